@@ -1,0 +1,1 @@
+"""Training backends; each knows one framework."""

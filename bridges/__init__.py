@@ -1,0 +1,1 @@
+"""The four bridges between the core and any training framework."""

@@ -1,0 +1,163 @@
+"""The error model.
+
+Every failure belongs to exactly one *boundary*: configuration, data, environment, tool, engine,
+reward, rendering or backend. It is attributed once, where that boundary is crossed
+(`async with boundary(EnvironmentFailure, "step")`), and nothing above it guesses again.
+
+- Bad input (configuration, data, a missing package) raises a `RetrainError` whose message names the
+  file, key or line, what was expected and what to do. The command line prints it and exits with 2.
+- A failure inside an episode is data: the episode ends with `status=failed` and carries an
+  `EpisodeError` (boundary, reason, traceback text). What happens next is the boundary's policy
+  (retry, refill, mask, raise). It never becomes a reward of 0.
+- Every class is also the standard type that a caller would catch, and survives pickling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+
+
+class Boundary(StrEnum):
+    """Where a failure arose."""
+
+    CONFIGURATION = "configuration"
+    DATA = "data"
+    ENVIRONMENT = "environment"
+    TOOL = "tool"
+    ENGINE = "engine"
+    REWARD = "reward"
+    RENDERING = "rendering"
+    BACKEND = "backend"
+
+
+class RetrainError(Exception):
+    """Base of every error that retrain raises on purpose."""
+
+    boundary: Boundary = Boundary.CONFIGURATION
+
+
+class ConfigError(RetrainError, ValueError):
+    """A configuration that cannot be run: the message names the key and what to do."""
+
+
+class DataError(RetrainError, ValueError):
+    """Prompt or state data that cannot be used: the message names the file and line."""
+
+    boundary = Boundary.DATA
+
+
+class MissingDependency(RetrainError, ImportError):
+    """An optional package is not installed: the message holds the pip command."""
+
+
+class RunFolderError(RetrainError, OSError):
+    """The output folder cannot be used (it holds another run, or cannot be written)."""
+
+
+class EpisodeFailure(RetrainError, RuntimeError):
+    """Base of the failures that end an episode and travel on it as data."""
+
+
+class EnvironmentFailure(EpisodeFailure):
+    """`Environment.reset`, `step` or `close` raised, hung or returned something else."""
+
+    boundary = Boundary.ENVIRONMENT
+
+
+class ToolFailure(EpisodeFailure):
+    """A tool's infrastructure failed; an error that the model can read is not one of these."""
+
+    boundary = Boundary.TOOL
+
+
+class EngineFailure(EpisodeFailure):
+    """The inference engine raised, hung or answered something impossible."""
+
+    boundary = Boundary.ENGINE
+
+
+class RewardFailure(EpisodeFailure):
+    """A reward component raised, hung or returned no finite number."""
+
+    boundary = Boundary.REWARD
+
+
+class RenderingFailure(EpisodeFailure):
+    """The chat template cannot express these messages exactly."""
+
+    boundary = Boundary.RENDERING
+
+
+class BackendFailure(RetrainError, RuntimeError):
+    """The training framework cannot do what was asked, or failed while doing it."""
+
+    boundary = Boundary.BACKEND
+
+
+class TooManyFailures(BackendFailure):
+    """More of a batch failed than `rollout.max_failure_rate` allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeError:
+    """A failure as data, as it stands on a failed trajectory.
+
+    Attributes:
+        boundary: Where it arose.
+        reason: One line: the operation, the exception's type and its message.
+        traceback: The traceback as text, for reading only.
+    """
+
+    boundary: Boundary
+    reason: str
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, failure: EpisodeFailure) -> EpisodeError:
+        """Turn a failure into data."""
+        text = "".join(traceback.format_exception(failure))
+        return cls(failure.boundary, str(failure), text)
+
+
+@asynccontextmanager
+async def boundary(
+    kind: type[EpisodeFailure], operation: str, *, timeout: float | None = None
+) -> AsyncIterator[None]:
+    """Attribute whatever is raised inside to one boundary.
+
+    A failure that already belongs to a boundary passes through, and so does cancellation.
+
+    Args:
+        kind: The class of failure to raise.
+        operation: What was being done, for the message ("step", "reset", …).
+        timeout: Seconds after which the operation counts as hung; None waits for ever.
+
+    Raises:
+        EpisodeFailure: `kind`, with the original exception as its cause.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except RetrainError:
+        raise
+    except TimeoutError as error:
+        if timeout is None:
+            raise kind(f"{operation}: TimeoutError: {error}") from error
+        raise kind(f"{operation}: no answer within {timeout:g} s") from error
+    except Exception as error:
+        raise kind(f"{operation}: {type(error).__name__}: {error}") from error
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name is nearest to a wrong one, as the end of an error message."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(names)}" if names else "none is known"
