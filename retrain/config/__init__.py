@@ -1,1 +1,46 @@
-"""retrain.config"""
+"""One YAML file describes a run: strict, resolved, and explained at the line that is wrong."""
+
+from retrain.config.algorithm import AlgorithmConfig
+from retrain.config.dump import dump_config
+from retrain.config.hyperparameters import BRIDGE_OPTIONS, Hyperparameters
+from retrain.config.load import load_config
+from retrain.config.redact import REDACTED, is_credential, redact, redact_text
+from retrain.config.run import RunConfig, StageConfig
+from retrain.config.sections import (
+    EnvironmentConfig,
+    EvaluationConfig,
+    FailureConfig,
+    ModelConfig,
+    PromptSourceConfig,
+    RenderingConfig,
+    RewardComponentConfig,
+    RewardSetupConfig,
+    RolloutConfig,
+    SlimeLaptopConfig,
+)
+from retrain.config.vocabulary import ROWS
+
+__all__ = [
+    "BRIDGE_OPTIONS",
+    "REDACTED",
+    "ROWS",
+    "AlgorithmConfig",
+    "EnvironmentConfig",
+    "EvaluationConfig",
+    "FailureConfig",
+    "Hyperparameters",
+    "ModelConfig",
+    "PromptSourceConfig",
+    "RenderingConfig",
+    "RewardComponentConfig",
+    "RewardSetupConfig",
+    "RolloutConfig",
+    "RunConfig",
+    "SlimeLaptopConfig",
+    "StageConfig",
+    "dump_config",
+    "is_credential",
+    "load_config",
+    "redact",
+    "redact_text",
+]

@@ -1,0 +1,186 @@
+"""The sections of the configuration, other than `algorithm:`."""
+
+from __future__ import annotations
+
+from datetime import date as calendar_date
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import model_validator as check
+from pydantic_core import PydanticCustomError
+
+from retrain.config.section import JsonMapping, Positive, Seconds, Section, Texts, faults
+
+FailureActionName = Literal["mask", "retry", "refill", "raise"]
+
+
+class ModelConfig(Section):
+    """The model that is trained."""
+
+    name_or_path: str = Field(
+        min_length=1, description="a name on the Hugging Face Hub, or a folder"
+    )
+    torch_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="the type of the weights; auto takes the checkpoint's"
+    )
+    trust_remote_code: bool = Field(default=False, description="run code that the model brings")
+    peft: JsonMapping | None = Field(default=None, description="LoRA settings; null trains it all")
+    revision: str | None = Field(default=None, description="branch, tag or commit on the Hub")
+    tokenizer: str | None = Field(default=None, description="another tokenizer than the model's")
+    threads: Positive | None = Field(default=None, description="CPU threads of torch")
+
+
+class EnvironmentConfig(Section):
+    """The world that the model acts in."""
+
+    type: str = Field(min_length=1, description="a registered name, or package.module:Class")
+    env_specific_config: JsonMapping = Field(
+        default_factory=dict, description="the environment's own settings"
+    )
+
+
+class RowKeysConfig(Section):
+    """Which key of a row holds what."""
+
+    id_key: str = Field(default="id", description="key of the task's id")
+    prompt_key: str = Field(default="prompt", description="key of the prompt: text, or messages")
+    label_key: str = Field(default="label", description="key of the expected answer")
+
+
+class ListSourceConfig(RowKeysConfig):
+    """`type: list`: the rows stand in the configuration."""
+
+    items: list[Any] = Field(min_length=1, description="prompts, or rows as in a JSONL file")
+
+
+class JsonlSourceConfig(RowKeysConfig):
+    """`type: jsonl`: one JSON object a line."""
+
+    path: str = Field(min_length=1, description="the file")
+
+
+SOURCES: dict[str, type[BaseModel]] = {"list": ListSourceConfig, "jsonl": JsonlSourceConfig}
+"""The prompt sources whose settings are known here; others check their own."""
+
+
+class PromptSourceConfig(Section):
+    """Where the tasks come from."""
+
+    type: Literal["list", "jsonl", "dataset", "environment"] = Field(description="the kind")
+    source_config: JsonMapping = Field(
+        default_factory=dict, validate_default=True, description="what this kind needs"
+    )
+
+    @field_validator("source_config")
+    @classmethod
+    def _known(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        model = SOURCES.get(info.data.get("type", ""))
+        if model is None:
+            return value
+        try:
+            return model.model_validate(value).model_dump()
+        except ValidationError as error:
+            inner = {"errors": error.errors(), "model": model}
+            raise PydanticCustomError("nested", "does not fit", inner) from error
+
+
+class RewardComponentConfig(Section):
+    """One reward function and what becomes of its value."""
+
+    weight: float = Field(default=1.0, description="factor in the sum")
+    params: JsonMapping = Field(
+        default_factory=dict, description="keyword arguments of the function"
+    )
+    verifiers: Texts = Field(default=(), description="functions that must all hold")
+    verifier_penalty: float = Field(default=0.0, description="the value when a verifier does not")
+    on_failure: Literal["drop", "raise", "value"] = Field(
+        default="drop",
+        description="exception, timeout or NaN: mask the sample, end the run, or use `value`",
+    )
+    value: float | None = Field(default=None, description="the value for `on_failure: value`")
+
+    @check(mode="after")
+    def _value_for_value(self) -> RewardComponentConfig:
+        if (self.on_failure == "value") != (self.value is not None):
+            raise faults((("value",), "must be set with `on_failure: value`, and only then"))
+        return self
+
+
+class RewardSetupConfig(Section):
+    """The components whose weighted sum is the reward."""
+
+    step_reward_configs: dict[str, RewardComponentConfig] = Field(
+        default_factory=dict, description="per turn: name or package.module:function"
+    )
+    rollout_reward_configs: dict[str, RewardComponentConfig] = Field(
+        default_factory=dict, description="per episode: name or package.module:function"
+    )
+    environment_reward_weight: float = Field(
+        default=1.0, description="weight of the environment's own rewards"
+    )
+
+
+class FailureConfig(Section):
+    """What happens when an episode fails, by where it failed."""
+
+    environment: FailureActionName = Field(default="mask", description="reset or step")
+    tool: FailureActionName = Field(default="mask", description="a tool's infrastructure")
+    rendering: FailureActionName = Field(default="mask", description="the chat template")
+    engine: FailureActionName = Field(default="raise", description="after `engine_retries`")
+    reward: FailureActionName = Field(default="mask", description="a dropped component")
+
+
+class RolloutConfig(Section):
+    """How episodes are run."""
+
+    concurrency: Positive = Field(default=64, description="episodes at a time")
+    failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
+    engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")
+    episode_retries: int = Field(default=2, ge=0, description="retries of a `retry` failure")
+    max_failure_rate: float = Field(
+        default=0.5, ge=0, le=1, description="share of a batch that may fail before the run stops"
+    )
+    max_turns: Positive | None = Field(default=None, description="model turns of an episode")
+    step_timeout: Seconds = Field(default=60.0, description="seconds for reset, step or close")
+    generate_timeout: Seconds = Field(default=600.0, description="seconds for one model turn")
+    reward_timeout: Seconds = Field(default=60.0, description="seconds for one reward function")
+    episode_timeout: Seconds | None = Field(default=None, description="seconds for an episode")
+
+
+class RenderingConfig(Section):
+    """How messages become tokens."""
+
+    history: Literal["keep", "template"] = Field(
+        default="keep", description="append only, or as the template rewrites it (new segments)"
+    )
+    tool_format: str = Field(default="auto", description="how tool calls are written")
+    date: str = Field(
+        default="2024-07-26", description="what templates that ask for the date are told"
+    )
+    stop_token_ids: Annotated[tuple[int, ...], Field(strict=False)] = Field(
+        default=(), description="further tokens that end a turn"
+    )
+
+    @field_validator("date")
+    @classmethod
+    def _a_date(cls, value: str) -> str:
+        try:
+            return calendar_date.fromisoformat(value).isoformat()
+        except ValueError:
+            raise faults(((), f"expected a date, YYYY-MM-DD, got {value!r}")) from None
+
+
+class EvaluationConfig(Section):
+    """Held-out episodes."""
+
+    prompt_source: PromptSourceConfig = Field(description="as above")
+    n_samples_per_prompt: Positive = Field(default=1, description="episodes per prompt")
+    temperature: float | None = Field(default=None, ge=0, description="null: as in training")
+    interval: Positive | None = Field(default=None, description="iterations; null: eval_interval")
+
+
+class SlimeLaptopConfig(Section):
+    """Checkouts that let slime run without a GPU; other backends ignore it."""
+
+    slime: str = Field(min_length=1, description="slime's checkout")
+    megatron: str = Field(min_length=1, description="Megatron-LM's checkout")
