@@ -1,0 +1,163 @@
+"""The metrics that follow from a batch of groups, the same on every backend."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
+
+from retrain.sample import Status
+from retrain.types import Group, Trajectory
+
+_RESERVED_COMPONENTS = frozenset({"mean", "std"})
+_FINISHED = (Status.COMPLETED, Status.TRUNCATED)
+
+
+def batch_metrics(
+    groups: Sequence[Group], *, seconds: float | None = None, prefix: str = ""
+) -> dict[str, float]:
+    """Compute what a batch of episodes says about itself.
+
+    A mean over nothing is left out. Failed, aborted and masked episodes are counted, and leave the
+    reward's mean and standard deviation, as they leave the advantages.
+
+    Args:
+        groups: The batch.
+        seconds: Wall time of the rollout, where the caller measured it.
+        prefix: Put in front of every name: "eval/" for an evaluation.
+
+    Returns:
+        Numbers by canonical name (`retrain.report.metric_names.METRICS`).
+    """
+    episodes = [trajectory for group in groups for trajectory in group.trajectories]
+    metrics = {
+        **_rewards(groups, episodes),
+        **_success(episodes),
+        **_responses(episodes),
+        **_counts(groups, episodes),
+        **_waits(episodes),
+        **_speed(episodes, seconds),
+    }
+    return {prefix + name: value for name, value in metrics.items()}
+
+
+def success_of(trajectory: Trajectory) -> float | None:
+    """What the environment said about success in the last turn; None where it gave no number."""
+    if not trajectory.turns:
+        return None
+    try:
+        success = float(trajectory.turns[-1].info["success"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return success if math.isfinite(success) else None
+
+
+def sampled_tokens(trajectory: Trajectory) -> int:
+    """How many tokens the policy sampled in an episode."""
+    return sum(len(turn.output_ids) for turn in trajectory.turns)
+
+
+def _rewards(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str, float]:
+    valid = [episode for episode in episodes if episode.valid]
+    by_group = [_valid_rewards(group) for group in groups]
+    spreads = [stdev(rewards) for rewards in by_group if len(rewards) > 1]
+    components = sorted({name for episode in valid for name in episode.rewards})
+    return {
+        **_mean("reward/mean", (reward for rewards in by_group for reward in rewards)),
+        **_mean("reward/std", spreads),
+        **{
+            key: value
+            for name in components
+            for key, value in _mean(
+                _component_metric(name), (e.rewards[name] for e in valid if name in e.rewards)
+            ).items()
+        },
+    }
+
+
+def _component_metric(name: str) -> str:
+    return f"reward/{name}_component" if name in _RESERVED_COMPONENTS else f"reward/{name}"
+
+
+def _valid_rewards(group: Group) -> list[float]:
+    return [t.reward for t in group.trajectories if t.valid and t.reward is not None]
+
+
+def _success(episodes: Sequence[Trajectory]) -> dict[str, float]:
+    """Share of finished episodes that succeeded.
+
+    An episode that a limit cut short never reached the turn that reports success. Where the
+    environment reports success at all, it counts as not successful; leaving it out would raise the
+    share just when episodes stop finishing.
+    """
+    finished = [episode for episode in episodes if episode.status in _FINISHED]
+    reported = [(episode.status, success_of(episode)) for episode in finished]
+    if all(success is None for _, success in reported):
+        return {}
+    known = (
+        success or 0.0
+        for status, success in reported
+        if success is not None or status is Status.TRUNCATED
+    )
+    return _mean("success", known)
+
+
+def _responses(episodes: Sequence[Trajectory]) -> dict[str, float]:
+    begun = [episode for episode in episodes if episode.turns]
+    return {
+        **_mean("response/tokens", (sampled_tokens(episode) for episode in begun)),
+        **_mean("response/length", (_response_length(episode) for episode in begun)),
+        **_mean("response/turns", (len(episode.turns) for episode in begun)),
+    }
+
+
+def _response_length(trajectory: Trajectory) -> int:
+    return sum(len(turn.output_ids) + len(turn.env_ids) for turn in trajectory.turns)
+
+
+def _counts(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str, float]:
+    statuses = Counter(episode.status for episode in episodes)
+    failed = [episode for episode in episodes if episode.status is Status.FAILED]
+    boundaries = Counter(str(e.error.boundary) if e.error else "unknown" for e in failed)
+    masked = sum(episode.status in _FINISHED and not episode.valid for episode in episodes)
+    return {
+        "rollout/episodes": len(episodes),
+        "rollout/groups": len(groups),
+        "rollout/failed": len(failed),
+        **{f"rollout/failed/{name}": count for name, count in sorted(boundaries.items())},
+        "rollout/aborted": statuses[Status.ABORTED],
+        "rollout/truncated": statuses[Status.TRUNCATED],
+        "rollout/masked": masked,
+        "rollout/zero_variance_groups": sum(_teaches_nothing(group) for group in groups),
+        "rollout/cached_tokens": sum(turn.cached_tokens for e in episodes for turn in e.turns),
+    }
+
+
+def _teaches_nothing(group: Group) -> bool:
+    rewards = _valid_rewards(group)
+    return len(rewards) > 1 and min(rewards) == max(rewards)
+
+
+def _waits(episodes: Sequence[Trajectory]) -> dict[str, float]:
+    kinds = sorted({timing.kind for episode in episodes for timing in episode.timings})
+    return {
+        f"rollout/{kind}_seconds": fmean(episode.seconds(kind) for episode in episodes)
+        for kind in kinds
+    }
+
+
+def _speed(episodes: Sequence[Trajectory], seconds: float | None) -> dict[str, float]:
+    tokens = sum(sampled_tokens(episode) for episode in episodes)
+    if not seconds:
+        return {"rollout/tokens": tokens}
+    return {
+        "rollout/tokens": tokens,
+        "rollout/seconds": seconds,
+        "rollout/tokens_per_second": tokens / seconds,
+    }
+
+
+def _mean(name: str, values: Iterable[float]) -> dict[str, float]:
+    known = list(values)
+    return {name: fmean(known)} if known else {}

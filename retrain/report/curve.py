@@ -1,0 +1,56 @@
+"""`curve.png`: reward, success and what else tells whether a run learns, over the iterations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from retrain.errors import DataError, MissingDependency, RunFolderError
+from retrain.report.atomic import replacing
+from retrain.report.metrics import read_metrics
+from retrain.report.run_folder import CONFIG, CURVE, METRICS
+from retrain.report.series import Series
+
+
+def plot_curve(run_dir: Path) -> Path:
+    """Draw the learning curve of a run into its folder.
+
+    Args:
+        run_dir: The run folder; its metrics.jsonl is read.
+
+    Returns:
+        The picture's path, `run_dir`/curve.png.
+
+    Raises:
+        DataError: metrics.jsonl is missing, malformed or holds none of the curve's metrics.
+        MissingDependency: matplotlib is not installed.
+        RunFolderError: The picture cannot be written.
+    """
+    rows = read_metrics(run_dir / METRICS)
+    if not any(Series.of(rows, name) for name in ("reward/mean", "success", "eval/success")):
+        raise DataError(f"{run_dir / METRICS}: holds no reward and no success to draw yet")
+    try:
+        from retrain.report.curve_panels import write_png
+    except ImportError as error:
+        raise MissingDependency(
+            'drawing the curve needs matplotlib: pip install "retrain[plot]"'
+        ) from error
+    picture = run_dir / CURVE
+    try:
+        with replacing(picture) as file:
+            write_png(file, rows, experiment_name(run_dir))
+    except OSError as error:
+        raise RunFolderError(f"{picture}: cannot be written: {error.strerror or error}") from error
+    return picture
+
+
+def experiment_name(run_dir: Path) -> str:
+    """The run's `experiment_name`; the folder's name where its configuration gives none."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        config = YAML(typ="safe").load((run_dir / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError):
+        config = None
+    name = config.get("experiment_name") if isinstance(config, dict) else None
+    return str(name) if name else run_dir.absolute().name

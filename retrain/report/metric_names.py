@@ -1,0 +1,73 @@
+"""The names of the metrics, the same on every backend.
+
+Evaluation rows hold the names of the `reward/`, `response/` and `rollout/` groups and `success`,
+with `eval/` in front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the table of names.
+
+    Attributes:
+        name: The name; a part in capitals stands for any name.
+        meaning: What it says.
+        unit: Its unit; "1" for a plain number.
+    """
+
+    name: str
+    meaning: str
+    unit: str
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("reward/mean", "mean combined reward of the valid episodes", "1"),
+    Metric(
+        "reward/std",
+        "sample standard deviation of the reward within a group, mean over groups of two or more",
+        "1",
+    ),
+    Metric("reward/COMPONENT", "mean raw reward of one component, where it is known", "1"),
+    Metric("success", "share of finished episodes that succeeded (info['success'])", "share"),
+    Metric("response/tokens", "tokens that the policy sampled, mean per episode", "tokens"),
+    Metric("response/length", "the whole response, replies included, mean per episode", "tokens"),
+    Metric("response/turns", "model turns, mean per episode", "turns"),
+    Metric("rollout/seconds", "wall time of the rollout", "s"),
+    Metric("rollout/KIND_seconds", "time one episode waited for KIND, mean per episode", "s"),
+    Metric("rollout/tokens", "tokens sampled, all episodes together", "tokens"),
+    Metric("rollout/tokens_per_second", "rollout/tokens over rollout/seconds", "tokens/s"),
+    Metric("rollout/episodes", "episodes, failed ones included", "episodes"),
+    Metric("rollout/groups", "groups: one visit to one task each", "groups"),
+    Metric("rollout/failed", "episodes that failed", "episodes"),
+    Metric("rollout/failed/BOUNDARY", "episodes that failed at one boundary", "episodes"),
+    Metric("rollout/aborted", "episodes that were aborted", "episodes"),
+    Metric("rollout/truncated", "episodes that a limit cut short", "episodes"),
+    Metric("rollout/masked", "finished episodes that nothing is trained on", "episodes"),
+    Metric(
+        "rollout/zero_variance_groups",
+        "groups whose valid rewards are all equal, so that they teach nothing",
+        "groups",
+    ),
+    Metric(
+        "rollout/cached_tokens", "prompt tokens that the engine did not compute again", "tokens"
+    ),
+    Metric("train/loss", "loss, mean over the iteration's optimizer steps", "1"),
+    Metric("train/grad_norm", "gradient norm before clipping, mean over optimizer steps", "1"),
+    Metric("train/kl", "KL divergence from the reference policy, where it is in the loss", "nats"),
+    Metric("train/entropy", "entropy of the policy on trained tokens", "nats"),
+    Metric("train/clip_fraction", "share of trained tokens whose ratio was clipped", "share"),
+    Metric(
+        "train/logprob_abs_diff",
+        "mean |trainer's - engine's logprob| over trained tokens, before the first update",
+        "nats",
+    ),
+    Metric("train/learning_rate", "learning rate of the last optimizer step", "1"),
+    Metric("train/seconds", "wall time of the optimizer steps", "s"),
+    Metric("eval/success", "success on held-out tasks", "share"),
+    Metric("eval/reward/mean", "reward/mean on held-out tasks", "1"),
+)
+"""Every canonical name, with its meaning and unit."""

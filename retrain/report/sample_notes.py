@@ -1,0 +1,71 @@
+"""What the conversion wrote down about a sample's episode, read without needing all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from retrain.sample import Sample
+
+_KEY = "retrain"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSpan:
+    """How many tokens of the response one turn takes.
+
+    Attributes:
+        sampled: Tokens that the policy sampled.
+        replied: Tokens of the environment's reply, which follow them.
+    """
+
+    sampled: int
+    replied: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleNotes:
+    """Facts of the episode that a sample came from; None or empty where they are not known.
+
+    Only the first segment of an episode carries the episode's own facts; `turns` are the
+    segment's.
+
+    Attributes:
+        task_id: The task's id.
+        seed: The fields of the episode's seed: run, split, task_id, visit, sample_index.
+        stop_reason: Why the episode ended.
+        rewards: Raw reward by component.
+        error: The failure's boundary and reason.
+        turns: The spans of the turns, in order.
+    """
+
+    task_id: str | None = None
+    seed: Mapping[str, Any] = field(default_factory=dict)
+    stop_reason: str | None = None
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    error: str | None = None
+    turns: tuple[TurnSpan, ...] = ()
+
+    @classmethod
+    def of(cls, sample: Sample) -> SampleNotes:
+        """Read the notes of a sample; one that no bridge made has none."""
+        notes = sample.metadata.get(_KEY)
+        if not isinstance(notes, Mapping):
+            return cls()
+        episode = _mapping(notes, "trajectory")
+        seed = _mapping(episode, "seed")
+        error = _mapping(episode, "error")
+        return cls(
+            task_id=_mapping(episode, "task").get("id", seed.get("task_id")),
+            seed=seed,
+            stop_reason=episode.get("stop_reason"),
+            rewards=_mapping(episode, "rewards"),
+            error=f"{error.get('boundary')}: {error.get('reason')}" if error else None,
+            turns=tuple(TurnSpan(turn["output"], turn["env"]) for turn in notes.get("turns", ())),
+        )
+
+
+def _mapping(owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = owner.get(key)
+    return value if isinstance(value, Mapping) else {}

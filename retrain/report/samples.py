@@ -1,0 +1,138 @@
+"""`samples/ITERATION.jsonl`: one row per sample, readable by people and back into `Sample`.
+
+A row holds every field of the sample, after a few that make it readable by itself: `task_id`,
+`visit`, `seed`, `stop_reason`, `rewards` by component, `error`, and `turns` (the text of the prompt
+and of every turn, the model's and the environment's apart).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from retrain.errors import DataError, RunFolderError
+from retrain.report.atomic import replacing
+from retrain.report.jsonl import Line, read_lines
+from retrain.report.sample_notes import SampleNotes
+from retrain.sample import Sample
+
+Decode = Callable[[Sequence[int]], str]
+
+
+def write_samples(path: Path, samples: Iterable[Sample], *, decode: Decode | None = None) -> int:
+    """Write the samples of an iteration, in place of what the file held before.
+
+    They are taken one at a time, and the file appears when the last one is written.
+
+    Args:
+        path: The file; its folder must exist.
+        samples: The samples. Numbers that are not finite are written as null.
+        decode: Gives the text of ids, for the text by turn; None leaves the text out.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        DataError: A sample holds something that JSON cannot (in its label or metadata).
+        RunFolderError: The file cannot be written.
+    """
+    count = 0
+    try:
+        with replacing(path) as file:
+            for sample in samples:
+                file.write(_encode(sample, decode))
+                count += 1
+    except OSError as error:
+        if isinstance(error, RunFolderError):
+            raise
+        raise RunFolderError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return count
+
+
+def read_samples(path: Path) -> Iterator[Sample]:
+    """Read a samples file, one sample at a time; a torn last line is left out.
+
+    Args:
+        path: The file.
+
+    Yields:
+        The samples, in the order written.
+
+    Raises:
+        DataError: The file is missing, or a line is not a sample (file and line named).
+    """
+    try:
+        for line in read_lines(path):
+            if not line.torn:
+                yield _decode(path, line)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+@cache
+def _adapter() -> TypeAdapter[Sample]:
+    return TypeAdapter(Sample)
+
+
+def _encode(sample: Sample, decode: Decode | None) -> bytes:
+    try:
+        head = json.dumps(_head(sample, decode), ensure_ascii=False).encode()
+        fields = _adapter().dump_json(sample)
+    except (PydanticSerializationError, UnicodeEncodeError, TypeError) as error:
+        raise DataError(
+            f"sample {sample.index} of group {sample.group_index} cannot be written as JSON: "
+            f"{error}; labels and metadata must hold JSON values"
+        ) from error
+    return head[:-1] + b"," + fields[1:] + b"\n"
+
+
+def _head(sample: Sample, decode: Decode | None) -> dict[str, Any]:
+    notes = SampleNotes.of(sample)
+    return {
+        "task_id": notes.task_id,
+        "visit": notes.seed.get("visit"),
+        "seed": dict(notes.seed) or None,
+        "stop_reason": notes.stop_reason,
+        "rewards": {k: v if math.isfinite(v) else None for k, v in notes.rewards.items()},
+        "error": notes.error,
+        "turns": _turn_texts(sample, notes, decode) if decode else [],
+    }
+
+
+def _turn_texts(sample: Sample, notes: SampleNotes, decode: Decode) -> list[dict[str, str]]:
+    turns = [{"from": "prompt", "text": decode(sample.prompt_ids)}]
+    response, at = sample.response_ids, 0
+    for span in notes.turns:
+        middle, end = at + span.sampled, at + span.sampled + span.replied
+        turns.append({"from": "model", "text": decode(response[at:middle])})
+        if end > middle:
+            turns.append({"from": "environment", "text": decode(response[middle:end])})
+        at = end
+    return turns
+
+
+def _decode(path: Path, line: Line) -> Sample:
+    row = dict(line.value or {})
+    for name in ("rollout_log_probs", "advantage"):
+        if name in row:
+            row[name] = _with_nan(row[name])
+    try:
+        return _adapter().validate_python(row)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{path}, line {line.number}: {where}: {first['msg']}") from error
+
+
+def _with_nan(value: Any) -> Any:
+    """Put NaN back where null stands for a number that was not finite."""
+    if isinstance(value, list):
+        return [math.nan if item is None else item for item in value]
+    return math.nan if value is None else value

@@ -1,0 +1,115 @@
+import io
+import os
+import pty
+import subprocess
+import sys
+
+from retrain.report.progress import Pace, PlainProgress, duration, make_progress
+
+DRIVE = """
+from retrain.report.progress import make_progress
+progress = make_progress()
+progress.start(3, "calc [red]")
+print("data")
+for i in (1, 2, 3):
+    speed = {"rollout/tokens_per_second": 1234.5}
+    progress.update(i, {"reward/mean": 0.25 * i, "success": 0.5, **speed})
+    progress.note("note \\x1b[31m [bold]")
+progress.stop()
+progress.stop()
+"""
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_pipe_gets_one_plain_line_per_iteration() -> None:
+    stream, clock = io.StringIO(), Clock()
+    progress = PlainProgress(stream, clock=clock)
+    progress.start(10, "calc\x1b[2J", completed=4)
+    clock.now = 60.0
+    progress.update(5, {"reward/mean": 0.25, "success": 0.5, "rollout/tokens_per_second": 1234.5})
+    progress.note("two\nlines")
+    progress.stop()
+    assert stream.getvalue().splitlines() == [
+        r"calc\x1b[2J: 10 iterations, 4 done before",
+        "iteration  5/10  reward +0.250  success 0.50  tokens/s 1,234  left 5 min 00 s",
+        r"two\nlines",
+    ]
+
+
+def test_a_process_without_a_terminal_writes_no_control_characters() -> None:
+    done = subprocess.run([sys.executable, "-c", DRIVE], capture_output=True, check=True)
+    text = done.stderr.decode()
+    assert done.stdout == b"data\n"
+    assert len(text.splitlines()) == 1 + 3 + 3
+    assert all(char == "\n" or char.isprintable() for char in text)
+
+
+def test_a_stream_that_cannot_encode_gets_escapes() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    progress = PlainProgress(stream)
+    progress.note("é ⟦")
+    assert raw.getvalue() == b"\\xe9 \\u27e6\n"
+
+
+def run_on_terminal(terminal: str) -> str:
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": terminal, "COLUMNS": "80"}
+    command = [sys.executable, "-c", DRIVE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, env=environment) as process:
+        os.close(side)
+        chunks = []
+        while True:
+            try:
+                chunk = os.read(main, 65536)
+            except OSError:
+                break
+            if not chunk:
+                break
+            chunks.append(chunk)
+        assert process.stdout is not None
+        assert process.stdout.read() == b"data\n"
+        assert process.wait() == 0
+    os.close(main)
+    return b"".join(chunks).decode()
+
+
+def test_a_terminal_gets_a_bar_and_its_cursor_back() -> None:
+    text = run_on_terminal("xterm-256color")
+    assert "calc [red]" in text
+    assert "reward +0.750  success 0.50  tokens/s 1,234" in text
+    assert "3/3" in text
+    assert r"note \x1b[31m [bold]" in text
+    assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
+    text = run_on_terminal("dumb")
+    assert "\x1b" not in text
+    assert "iteration 3/3" in text
+
+
+def test_the_time_left_counts_from_where_a_resumed_run_began() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.start(100, 90)
+    assert pace.seconds_left(90) is None
+    clock.now = 20.0
+    assert pace.seconds_left(92) == 80.0
+    assert pace.seconds_left(101) == 0.0
+
+
+def test_durations_read_as_people_say_them() -> None:
+    assert [duration(s) for s in (None, 0.4, 59.6, 185, 7620)] == [
+        "?", "0 s", "1 min 00 s", "3 min 05 s", "2 h 07 min",
+    ]  # fmt: skip
+
+
+def test_a_stream_that_is_no_terminal_gets_plain_progress() -> None:
+    assert isinstance(make_progress(io.StringIO()), PlainProgress)
