@@ -1,1 +1,1 @@
-"""retrain.rollout"""
+"""Which tasks are played: prompt sources and the data buffer."""
