@@ -141,16 +141,15 @@ async def boundary(
     Raises:
         EpisodeFailure: `kind`, with the original exception as its cause.
     """
+    clock = asyncio.timeout(timeout)
     try:
-        async with asyncio.timeout(timeout):
+        async with clock:
             yield
     except RetrainError:
         raise
-    except TimeoutError as error:
-        if timeout is None:
-            raise kind(f"{operation}: TimeoutError: {error}") from error
-        raise kind(f"{operation}: no answer within {timeout:g} s") from error
     except Exception as error:
+        if clock.expired():
+            raise kind(f"{operation}: no answer within {timeout:g} s") from error
         raise kind(f"{operation}: {type(error).__name__}: {error}") from error
 
 

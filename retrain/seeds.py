@@ -35,6 +35,8 @@ class EpisodeSeed:
         task_id: The task's id.
         visit: How often the task had been drawn before (0 the first time).
         sample_index: Position in the group, 0 to G - 1.
+        attempt: How often the episode was begun again with other turn seeds, because it failed in
+            a way that the same seeds would repeat.
     """
 
     run: int
@@ -42,6 +44,7 @@ class EpisodeSeed:
     task_id: str
     visit: int
     sample_index: int
+    attempt: int = 0
 
     @property
     def environment(self) -> int:
@@ -53,6 +56,5 @@ class EpisodeSeed:
 
     def turn(self, turn: int) -> int:
         """The seed with which the engine samples turn number `turn` (0 is the first)."""
-        return derive_seed(
-            "turn", self.run, self.split, self.task_id, self.visit, self.sample_index, turn
-        )
+        episode = (self.run, self.split, self.task_id, self.visit, self.sample_index, self.attempt)
+        return derive_seed("turn", *episode, turn)

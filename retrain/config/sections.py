@@ -21,7 +21,7 @@ class ModelConfig(Section):
         min_length=1, description="a name on the Hugging Face Hub, or a folder"
     )
     torch_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="the type of the weights; auto takes the checkpoint's"
+        default="auto", description="the type of the weights; auto is float32, with bfloat16 autocast on a GPU"
     )
     trust_remote_code: bool = Field(default=False, description="run code that the model brings")
     peft: JsonMapping | None = Field(default=None, description="LoRA settings; null trains it all")
@@ -127,7 +127,6 @@ class FailureConfig(Section):
     tool: FailureActionName = Field(default="mask", description="a tool's infrastructure")
     rendering: FailureActionName = Field(default="mask", description="the chat template")
     engine: FailureActionName = Field(default="raise", description="after `engine_retries`")
-    reward: FailureActionName = Field(default="mask", description="a dropped component")
 
 
 class RolloutConfig(Section):

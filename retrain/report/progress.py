@@ -55,8 +55,12 @@ def make_progress(stream: TextIO | None = None) -> Progress:
     return LiveProgress(target) if can_be_live(target) else PlainProgress(target)
 
 
+MOST_LINES = 50
+"""About how many lines plain progress writes for a run, however many iterations it has."""
+
+
 class PlainProgress:
-    """One line per iteration, free of control characters."""
+    """One line per iteration, or per few iterations of a long run, free of control characters."""
 
     def __init__(self, stream: TextIO, *, clock: Clock = time.monotonic) -> None:
         """Write to `stream`, telling time by `clock` (seconds)."""
@@ -72,7 +76,11 @@ class PlainProgress:
         self._line(f"{title}: {total_iterations} iterations{resumed}")
 
     def update(self, iteration: int, metrics: Mapping[str, float]) -> None:
-        """Write the iteration's line."""
+        """Write the iteration's line; every evaluation, and the last iteration, has its own."""
+        every = max(1, self._total // MOST_LINES)
+        evaluated = any(name.startswith("eval/") for name in metrics)
+        if iteration % every and iteration != self._total and not evaluated:
+            return
         left = duration(self._pace.seconds_left(iteration))
         facts = [f"{name} {value}" for name, value in headline(metrics).items()]
         width = len(str(self._total))

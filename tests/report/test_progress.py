@@ -113,3 +113,16 @@ def test_durations_read_as_people_say_them() -> None:
 
 def test_a_stream_that_is_no_terminal_gets_plain_progress() -> None:
     assert isinstance(make_progress(io.StringIO()), PlainProgress)
+
+
+def test_long_runs_write_about_fifty_lines_and_every_evaluation() -> None:
+    stream = io.StringIO()
+    progress = PlainProgress(stream, clock=lambda: 0.0)
+    progress.start(500, "long")
+    for iteration in range(1, 501):
+        progress.update(iteration, {"reward/mean": 0.0})
+    progress.update(33, {"eval/success": 0.5})
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 1 + 50 + 1
+    assert lines[-2].startswith("iteration 500/500")
+    assert lines[-1].startswith("iteration  33/500  held-out 0.50")

@@ -66,7 +66,7 @@ def test_recorded_conversation_is_a_prompt_and_the_rest(tmp_path: Path) -> None:
         ('{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}', "task id '1' stands twice"),
         ("\n\n", "holds no row"),
         ('{"prompt": 5}', r"tasks.jsonl:1: 'prompt': expected text or a list of messages"),
-        ('{"prompt": [{"role": "robot"}]}', r"'prompt'\[0\]: expected an object with role"),
+        ('{"prompt": [{"role": "robot"}]}', r"'prompt'\[0\]: the role 'robot' is none of"),
         ('{"messages": [{"role": "assistant", "content": "y"}]}', "must begin with a prompt"),
     ],
 )
@@ -104,8 +104,13 @@ def test_tool_calls_are_read_in_both_spellings() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [{"name": "add"}, {"function": {"name": "a", "arguments": "["}}, 3]
+    ("call", "message"),
+    [
+        ({"name": "add"}, "the call of add has no 'arguments'"),
+        ({"function": {"name": "a", "arguments": "["}}, "the arguments of a are no JSON"),
+        (3, "a tool call is"),
+    ],
 )
-def test_malformed_tool_call_is_named(call: Any) -> None:
-    with pytest.raises(DataError, match=r"m\[0\]\.tool_calls\[0\]: expected"):
+def test_malformed_tool_call_is_named(call: Any, message: str) -> None:
+    with pytest.raises(DataError, match=rf"m\[0\]: {message}"):
         read_messages("m", [{"role": "assistant", "tool_calls": [call]}])

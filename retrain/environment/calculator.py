@@ -1,0 +1,59 @@
+"""`type: calculator`: sums to solve with a calculator as the only tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retrain.environment.arithmetic import ArithmeticProblem, evaluate, format_number
+from retrain.environment.tool_environment import ToolEnvironment
+from retrain.environment.tools import ToolError, tool
+from retrain.reward.answers import Number, last_number, number_of, same_number
+from retrain.types import Action, Observation, Task
+
+
+class CalculatorEnvironment(ToolEnvironment):
+    """The model may call `calculator`, and its answer's last number is compared with the label.
+
+    The reward is 1.0 where the two are the same number, else 0.0. A task's label is a number, or a
+    text whose last number counts.
+
+    Args:
+        max_turns: Most actions of an episode.
+        system_prompt: A system message before the task's messages, unless they begin with one.
+    """
+
+    def __init__(self, *, max_turns: int = 5, system_prompt: str | None = None) -> None:
+        super().__init__(max_turns=max_turns, system_prompt=system_prompt)
+        self._label: Number = 0
+
+    @tool
+    async def calculator(self, expression: str) -> str:
+        """Compute an arithmetic expression.
+
+        Args:
+            expression: Numbers, + - * / // % ** and parentheses, for example (75 + 99) * 6.
+        """
+        try:
+            return format_number(evaluate(expression))
+        except ArithmeticProblem as problem:
+            raise ToolError(str(problem)) from problem
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Begin an episode.
+
+        Raises:
+            ValueError: The task's label is no number.
+        """
+        label = number_of(task.label)
+        if label is None:
+            raise ValueError(f"task {task.id!r}: the label must be a number, got {task.label!r}")
+        self._label = label
+        return await super().reset(task, seed)
+
+    async def score(self, action: Action) -> tuple[float, Mapping[str, Any]]:
+        """1.0 where the final answer's last number is the label, else 0.0."""
+        unfinished = bool(action.tool_calls) or action.parse_error is not None
+        answer = None if unfinished else last_number(action.text)
+        success = answer is not None and same_number(answer, self._label)
+        return float(success), {"success": success, "answer": answer}

@@ -1,0 +1,73 @@
+"""The names of `environment.type`, and environments made from the configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from retrain.environment.base import Environment
+from retrain.environment.synchronous import adapt, check_methods
+from retrain.errors import ConfigError
+from retrain.registry import Registry
+from retrain.signatures import check_config
+
+ENVIRONMENTS: Registry[Callable[..., Any]] = Registry("environment", "retrain.environments")
+ENVIRONMENTS.add_lazy("calculator", "retrain.environment.calculator:CalculatorEnvironment")
+ENVIRONMENTS.add_lazy("tools", "retrain.environment.tool_environment:ToolEnvironment")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFactory:
+    """Makes one environment per episode; survives pickling where its class does.
+
+    Attributes:
+        constructor: A class, or a function that returns an environment.
+        arguments: Its keyword arguments, checked.
+    """
+
+    constructor: Callable[..., Any]
+    arguments: Mapping[str, Any]
+
+    def __call__(self) -> Environment:
+        """Make an environment; one that is no `Environment` is adapted to be one."""
+        return adapt(self.constructor(**self.arguments))
+
+
+def make_environment_factory(
+    type: str, env_specific_config: Mapping[str, Any] | None = None
+) -> EnvironmentFactory:
+    """Resolve the `environment` section of a configuration.
+
+    Args:
+        type: A registered name, an import path `package.module:Class` or an entry point.
+        env_specific_config: Keyword arguments of the class.
+
+    Returns:
+        What makes a fresh environment for every episode.
+
+    Raises:
+        ConfigError: Nothing of that name, it is no environment, or a key is unknown, missing or of
+            a wrong type; the message names `environment.env_specific_config.KEY`.
+        MissingDependency: It needs a package that is not installed.
+    """
+    constructor = ENVIRONMENTS.get(type)
+    if not callable(constructor):
+        raise ConfigError(f"environment.type: {type!r} is neither a class nor a function")
+    if inspect.isclass(constructor):
+        _check_class(constructor, type)
+    key = "environment.env_specific_config"
+    return EnvironmentFactory(
+        constructor, check_config(constructor, env_specific_config or {}, key)
+    )
+
+
+def _check_class(constructor: Any, name: str) -> None:
+    if inspect.isabstract(constructor):
+        missing = ", ".join(sorted(constructor.__abstractmethods__))
+        raise ConfigError(f"environment.type: {name!r} does not define {missing}")
+    try:
+        check_methods(constructor)
+    except ConfigError as error:
+        raise ConfigError(f"environment.type: {error}") from None

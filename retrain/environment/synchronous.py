@@ -1,0 +1,152 @@
+"""`adapt`: any object with `reset`, `step` and perhaps `close` becomes an `Environment`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from typing import Any
+
+from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.replies import as_first_observation, as_step_result
+from retrain.errors import ConfigError, EnvironmentFailure, boundary
+from retrain.threads import DaemonThreads, call, is_async
+from retrain.types import Action, Observation, StepResult, Task
+
+
+def adapt(environment: Any) -> AdaptedEnvironment:
+    """Make an environment of an object, whatever class it has.
+
+    Synchronous methods run in a thread of the environment's own: always the same one, and never two
+    at once. Context variables that a method sees or sets are there for the next one. What the
+    methods return may have any form that `retrain.environment.replies` reads.
+
+    Args:
+        environment: Has `reset(task)` or `reset(task, seed)`, `step(action)` and perhaps `close()`
+            and `tools`. Each method may be synchronous or asynchronous.
+
+    Raises:
+        ConfigError: A method is missing, or takes other arguments.
+    """
+    if isinstance(environment, AdaptedEnvironment):
+        return environment
+    return AdaptedEnvironment(environment)
+
+
+class AdaptedEnvironment(Environment):
+    """An environment whose methods run where they must, and whose answers are checked.
+
+    Attributes:
+        inner: The object that was adapted.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        check_methods(inner)
+        self.inner = inner
+        self._takes_seed = takes_seed(inner.reset)
+        self._thread = DaemonThreads(1, f"retrain-{type(inner).__name__}", replace_hung=False)
+        self._kept: dict[ContextVar[Any], Any] = {}
+
+    @property
+    def tools(self) -> Sequence[ToolSchema]:
+        """The tools of the adapted object; none where it has no `tools`."""
+        tools: Sequence[ToolSchema] = getattr(self.inner, "tools", ())
+        return tools
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Begin an episode.
+
+        Raises:
+            EnvironmentFailure: `reset` raised, or returned no observation.
+        """
+        reset = partial(self.inner.reset, seed=seed) if self._takes_seed else self.inner.reset
+        return as_first_observation(await self._call("reset", reset, task))
+
+    async def step(self, action: Action) -> StepResult:
+        """Answer one action.
+
+        Raises:
+            EnvironmentFailure: `step` raised, or returned no step result.
+        """
+        return as_step_result(await self._call("step", self.inner.step, action))
+
+    async def close(self) -> None:
+        """Close the adapted object; after a call that hangs, without waiting for it."""
+        close = getattr(self.inner, "close", None)
+        try:
+            if close is None:
+                return
+            if self._thread.running and not is_async(close):
+                self._thread.submit(close)
+            else:
+                await self._call("close", close)
+        finally:
+            self._thread.shutdown()
+
+    async def _call(self, name: str, method: Callable[..., Any], *args: Any) -> Any:
+        if self._thread.running:
+            raise EnvironmentFailure(
+                f"{name}: an earlier call of this environment is still running"
+            )
+        async with boundary(EnvironmentFailure, name):
+            return await call(self._thread, self._in_context(method), *args)
+
+    def _in_context(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Let a synchronous method see the context variables that earlier ones set."""
+        if is_async(method):
+            return method
+
+        def run(*args: Any) -> Any:
+            before = copy_context()
+            for variable, value in self._kept.items():
+                variable.set(value)
+            try:
+                return method(*args)
+            finally:
+                self._kept |= _changes(before, copy_context())
+
+        return run
+
+
+def check_methods(environment: Any) -> None:
+    """Check that an object or a class can be adapted.
+
+    Raises:
+        ConfigError: `reset` or `step` is missing, or cannot be called as retrain calls it.
+    """
+    for method, form in (("reset", "reset(task) or reset(task, seed)"), ("step", "step(action)")):
+        function = getattr(environment, method, None)
+        if not callable(function):
+            raise ConfigError(f"{_name_of(environment)} has no {method}; expected {form}")
+        _check_call(environment, method, function, form)
+
+
+def _check_call(environment: Any, method: str, function: Callable[..., Any], form: str) -> None:
+    unbound = inspect.isclass(environment) and not inspect.ismethod(function)
+    arguments = (None, None) if unbound else (None,)
+    seed = {"seed": 0} if method == "reset" and takes_seed(function) else {}
+    try:
+        inspect.signature(function).bind(*arguments, **seed)
+    except TypeError as error:
+        name = f"{_name_of(environment)}.{method}"
+        raise ConfigError(f"{name} cannot be called: {error}; expected {form}") from None
+
+
+def _name_of(environment: Any) -> str:
+    cls: type = environment if inspect.isclass(environment) else type(environment)
+    return cls.__qualname__
+
+
+def takes_seed(reset: Callable[..., Any]) -> bool:
+    """Whether a `reset` takes a seed by name."""
+    parameters = inspect.signature(reset).parameters.values()
+    return any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+def _changes(before: Context, after: Context) -> dict[ContextVar[Any], Any]:
+    return {
+        variable: value
+        for variable, value in after.items()
+        if variable not in before or before[variable] is not value
+    }

@@ -1,0 +1,160 @@
+"""`ToolEnvironment`: the model calls tools until it answers without one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.tools import Tool
+from retrain.errors import ConfigError
+from retrain.registry import load_object
+from retrain.types import Action, Message, Observation, StepResult, Task, ToolCall
+
+Score: TypeAlias = "float | tuple[float, Mapping[str, Any]]"
+
+
+class ToolEnvironment(Environment):
+    """Runs the tool calls of an action and answers with one `tool` message each.
+
+    An action without a tool call ends the episode, and `score` rates it. Subclasses add `@tool`
+    methods and override `score`; `self.task` and `self.seed` are this episode's.
+
+    Args:
+        tools: Tools besides the class's own `@tool` methods: functions, or their import paths.
+        max_turns: Most actions of an episode; None for no limit. The last one is answered, and
+            then the episode is truncated.
+        system_prompt: A system message before the task's messages, unless they begin with one.
+        tool_timeout: Seconds after which a tool without a limit of its own counts as hung; None
+            waits for ever.
+        max_parallel_calls: Most calls of one action that run at once.
+
+    Raises:
+        ConfigError: A number is not positive, two tools have one name, or a tool cannot be
+            described.
+    """
+
+    task: Task
+    seed: int
+
+    def __init__(
+        self,
+        tools: Sequence[Tool | Callable[..., Any] | str] = (),
+        *,
+        max_turns: int | None = None,
+        system_prompt: str | None = None,
+        tool_timeout: float | None = 30.0,
+        max_parallel_calls: int = 8,
+    ) -> None:
+        _require_positive(
+            max_turns=max_turns, tool_timeout=tool_timeout, max_parallel_calls=max_parallel_calls
+        )
+        self.max_turns = max_turns
+        self.system_prompt = system_prompt
+        self.tool_timeout = tool_timeout
+        self._toolbox = _by_name([*_own_tools(self), *map(_as_tool, tools)])
+        self._slots = asyncio.Semaphore(max_parallel_calls)
+        self._turns = 0
+
+    @property
+    def tools(self) -> Sequence[ToolSchema]:
+        """The tools' JSON schemas, the class's own first."""
+        return tuple(tool.schema for tool in self._toolbox.values())
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        """Begin an episode with the task's messages."""
+        self.task, self.seed, self._turns = task, seed, 0
+        messages = task.messages
+        if self.system_prompt is not None and messages[:1] and messages[0].role != "system":
+            messages = (Message("system", self.system_prompt), *messages)
+        return Observation(messages)
+
+    async def step(self, action: Action) -> StepResult:
+        """Run the action's tool calls, or end the episode where there is none."""
+        self._turns += 1
+        if action.parse_error is None and not action.tool_calls:
+            reward, info = await self._rate(action)
+            return StepResult(Observation(), reward, terminated=True, info=info)
+        observation = Observation(await self._answer(action))
+        if self.max_turns is None or self._turns < self.max_turns:
+            return StepResult(observation)
+        reward, info = await self._rate(action)
+        return StepResult(observation, reward, truncated=True, info=info)
+
+    async def score(self, action: Action) -> Score:
+        """Rate the episode once, at its end; override it.
+
+        Args:
+            action: The final answer. An action with `tool_calls` or a `parse_error` means that
+                `max_turns` cut the episode before there was one.
+
+        Returns:
+            The reward, or the reward and an info of JSON values; "success" in it becomes a metric.
+        """
+        return 0.0
+
+    async def run_tool(self, call: ToolCall) -> str:
+        """Run one call; override it to watch, change or refuse calls.
+
+        Returns:
+            The text that the model reads.
+
+        Raises:
+            ToolFailure: The tool is broken.
+        """
+        tool = self._toolbox.get(call.name)
+        if tool is None:
+            known = ", ".join(self._toolbox) or "none"
+            return f"Error: there is no tool {call.name!r}. Tools: {known}"
+        async with self._slots:
+            return await tool.run(call.arguments, timeout=self.tool_timeout)
+
+    async def _answer(self, action: Action) -> tuple[Message, ...]:
+        if action.parse_error is not None:
+            text = f"Error: the tool call could not be read: {action.parse_error}"
+            return (Message("user", text),)
+        calls = action.tool_calls
+        texts = await asyncio.gather(*map(self.run_tool, calls), return_exceptions=True)
+        return tuple(_tool_message(call, text) for call, text in zip(calls, texts, strict=True))
+
+    async def _rate(self, action: Action) -> tuple[float, Mapping[str, Any]]:
+        score: Any = self.score(action)
+        if inspect.isawaitable(score):
+            score = await cast(Awaitable[Score], score)
+        return score if isinstance(score, tuple) else (score, {})
+
+
+def _tool_message(call: ToolCall, text: str | BaseException) -> Message:
+    if isinstance(text, BaseException):
+        raise text
+    return Message("tool", text, tool_call_id=call.id, name=call.name)
+
+
+@lru_cache(maxsize=256)
+def _as_tool(thing: Tool | Callable[..., Any] | str) -> Tool:
+    loaded: Any = load_object(thing, f"tool {thing!r}") if isinstance(thing, str) else thing
+    return loaded if isinstance(loaded, Tool) else Tool(loaded)
+
+
+def _own_tools(environment: ToolEnvironment) -> list[Tool]:
+    names = [name for base in reversed(type(environment).__mro__) for name in vars(base)]
+    marked = (n for n in dict.fromkeys(names) if isinstance(getattr(type(environment), n), Tool))
+    return [getattr(environment, name) for name in marked]
+
+
+def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if tool.name in named:
+            raise ConfigError(f"two tools are named {tool.name!r}; give one @tool(name=…)")
+        named[tool.name] = tool
+    return named
+
+
+def _require_positive(**numbers: float | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and not number > 0:
+            raise ConfigError(f"environment.env_specific_config.{name}: must be positive: {number}")

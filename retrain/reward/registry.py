@@ -1,0 +1,27 @@
+"""The names of reward functions, step rewards and verifiers, and the shapes that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from retrain.registry import Registry
+
+RolloutReward: TypeAlias = Callable[..., Any]
+"""`(trajectory, **params) -> float | None`, or `(trajectories, **params)` -> a list of them."""
+
+StepReward: TypeAlias = Callable[..., Any]
+"""`(turn, trajectory, **params) -> float`."""
+
+Verifier: TypeAlias = Callable[..., Any]
+"""`(trajectory) -> bool`: False replaces a component by its penalty."""
+
+REWARDS: Registry[RolloutReward] = Registry("rollout reward", "retrain.rewards")
+STEP_REWARDS: Registry[StepReward] = Registry("step reward", "retrain.step_rewards")
+VERIFIERS: Registry[Verifier] = Registry("verifier", "retrain.verifiers")
+
+for _name in ("exact_match", "substring_match", "numeric_match", "format_compliance", "tool_use"):
+    REWARDS.add_lazy(_name, f"retrain.reward.functions:{_name}")
+    STEP_REWARDS.add_lazy(_name, f"retrain.reward.step_functions:{_name}")
+for _name in ("completed", "no_parse_error", "used_tool"):
+    VERIFIERS.add_lazy(_name, f"retrain.reward.verifiers:{_name}")
