@@ -1,0 +1,245 @@
+"""`DeltaRenderer`: messages to tokens by deltas, and sampled tokens to actions."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from retrain.environment.base import ToolSchema
+from retrain.errors import RenderingFailure
+from retrain.rendering.check import check_shape, check_tools
+from retrain.rendering.delta import DeltaText, forms
+from retrain.rendering.guard import Guard
+from retrain.rendering.parsing.detection import detect_format
+from retrain.rendering.parsing.registry import parser_named
+from retrain.rendering.shape import LOOKUP_TOOL, STANDARD_SHAPES, Shape
+from retrain.rendering.stops import pad_token, stop_set, vocabulary
+from retrain.rendering.template import ChatTemplate, ChatTokenizer
+from retrain.rendering.turn import TurnText
+from retrain.types import Action, Message
+
+TOOL_LIST = "tools in the prompt"
+SHOWN_ROLES = ("system", "developer", "user", "tool")
+
+
+class DeltaRenderer:
+    """Renders through the model's own template; what the model sampled is never rendered again.
+
+    The first prompt is rendered whole. A reply is rendered alone, as the delta that it appends, so
+    the cost of a turn does not depend on the turns before it.
+
+    Attributes:
+        tool_format: The name of the parser in use.
+        template: The chat template, with the date that it is given.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        *,
+        tool_format: str = "auto",
+        stop_token_ids: Iterable[int] = (),
+        generation_config_eos: int | Iterable[int] | None = None,
+        date: datetime.date | None = None,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Study a tokenizer and its template; `check_report` is the self-check.
+
+        Args:
+            tokenizer: A fast tokenizer of transformers, or anything alike.
+            tool_format: A parser's name; "auto" takes the one that reads the template's calls.
+            stop_token_ids: Stop tokens beside those that the model's files name.
+            generation_config_eos: `eos_token_id` of the model's generation config.
+            date: The day for templates that ask for it; today where None.
+            template_options: Variables that the template reads, such as `enable_thinking`.
+
+        Raises:
+            ConfigError: The tokenizer has no chat template or an unreadable one, no stop token or
+                no token to pad with, or there is no such tool format.
+        """
+        self.template = ChatTemplate(tokenizer, date=date, options=template_options)
+        self._tokenizer = tokenizer
+        self._stops = stop_set(tokenizer, generation_config_eos, stop_token_ids)
+        self._pad = pad_token(tokenizer)
+        words = vocabulary(tokenizer, self._stops)
+        self._deltas = DeltaText(self.template, Guard(tokenizer), words)
+        detected = detect_format(self.template, (LOOKUP_TOOL,), tuple(words.stops))
+        self._readable = tool_format != "auto" or detected is not None
+        self.tool_format = (detected or "plain") if tool_format == "auto" else tool_format
+        self._parser = parser_named(self.tool_format)
+        self._turns = TurnText(self.template, self._deltas, words)
+        self._prefix = self._turns.thinking_prefix()
+        self._checked: dict[Shape, tuple[int, ...] | RenderingFailure] = {}
+        self._tools_fault: RenderingFailure | None = self._check_tools()
+
+    @property
+    def stop_token_ids(self) -> frozenset[int]:
+        """Tokens that end an assistant turn."""
+        return self._stops
+
+    @property
+    def pad_token_id(self) -> int:
+        """A token to pad and to fill placeholders with."""
+        return self._pad
+
+    @property
+    def terminators(self) -> tuple[str, ...]:
+        """The tokens with which the template ends assistant turns."""
+        found = self._deltas.terminators.values()
+        return tuple(dict.fromkeys(terminator.text for terminator in found))
+
+    @property
+    def check_report(self) -> dict[str, str | None]:
+        """The self-check: each standard kind of reply with the template's fault.
+
+        None stands where the template is exact. What has a fault is refused when an episode needs
+        it, and nothing else is.
+        """
+        report = {TOOL_LIST: str(self._tools_fault) if self._tools_fault else None}
+        for shape in STANDARD_SHAPES:
+            checked = self._check_shape(shape)
+            report[shape.name] = str(checked) if isinstance(checked, RenderingFailure) else None
+        return report
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is exact but looks wrong, for the dry run to show."""
+        missing = [found.text for found in self._deltas.terminators.values() if not found.stops]
+        return tuple(
+            f"the chat template ends an assistant turn with {text!r}, which is no stop token: the "
+            "model would write on behind it; add its id to rendering.stop_token_ids"
+            for text in dict.fromkeys(missing)
+        )
+
+    def first(self, messages: Sequence[Message], tools: Sequence[ToolSchema] = ()) -> list[int]:
+        """The ids of a whole first prompt, generation prompt included.
+
+        Args:
+            messages: The prompt; it is trusted, so control tokens in it count as such.
+            tools: The tools of the episode.
+
+        Raises:
+            RenderingFailure: The template refuses the messages, or cannot show the tools.
+        """
+        if tools and self._tools_fault is not None:
+            raise RenderingFailure(str(self._tools_fault))
+        text = self.template.render(messages, tools, generation_prompt=True)
+        for message in messages:
+            if message.role in SHOWN_ROLES and not any(f in text for f in forms(message.content)):
+                raise RenderingFailure(
+                    f"the chat template drops or changes the {message.role} message "
+                    f"{message.content[:60]!r} of the prompt"
+                )
+        return self._deltas.guard.encode(text, {})
+
+    def delta(
+        self,
+        action: Action,
+        messages: Sequence[Message],
+        last_id: int,
+        tools: Sequence[ToolSchema] = (),
+    ) -> list[int]:
+        """The ids that a reply appends after a sampled turn, next generation prompt included.
+
+        Args:
+            action: The turn that `messages` reply to.
+            messages: The reply; control tokens in it stay text.
+            last_id: The last id of that turn. Where it ended the turn, the template's own
+                terminator is left out, unless that one is a role marker other than it.
+            tools: The tools of the episode.
+
+        Raises:
+            RenderingFailure: The template cannot express the reply exactly.
+        """
+        shape = Shape.of(action, messages, tools)
+        expected = self._check_shape(shape)
+        if isinstance(expected, RenderingFailure):
+            raise RenderingFailure(str(expected))
+        delta = self._deltas.render(action.tool_calls, messages, tools)
+        found = self._deltas.guard.controls(delta.ids)
+        if found != expected:
+            raise RenderingFailure(
+                f"{shape.name}: the rendered reply holds the control tokens {list(found)} where "
+                f"such a reply holds {list(expected)}"
+            )
+        return delta.ids[1:] if self._ended(last_id, delta.terminator.id) else delta.ids
+
+    def turn(
+        self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema] = ()
+    ) -> list[int]:
+        """The ids that the model would have sampled to write `message`, its stop token included.
+
+        Args:
+            history: The conversation before it.
+            message: An assistant message.
+            tools: The tools of the episode.
+
+        Raises:
+            RenderingFailure: The template does not write the message behind the prompt that it
+                makes of the history, or does not end it.
+        """
+        return self._turns.ids(history, message, tools)
+
+    def parse(self, output_ids: Sequence[int]) -> Action:
+        """Read a sampled turn. What cannot be read becomes `Action.parse_error`, never raises."""
+        ids = list(output_ids)
+        ends = self._stops | {found.id for found in self._deltas.terminators.values()}
+        while ids and ids[-1] in ends:
+            ids.pop()
+        return self._parser(self._prefix + self.decode(ids))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, special tokens included."""
+        return self._tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+
+    def _ended(self, last_id: int, terminator: int) -> bool:
+        """Whether the sampled turn needs no terminator of the template's."""
+        found = self._deltas.terminators.values()
+        openers = {candidate.id for candidate in found if candidate.opens}
+        plain = last_id in self._stops - openers and terminator not in openers
+        return last_id == terminator or plain
+
+    def _check_shape(self, shape: Shape) -> tuple[int, ...] | RenderingFailure:
+        if shape not in self._checked:
+            try:
+                self._checked[shape] = check_shape(self.template, self._deltas, shape)
+            except RenderingFailure as failure:
+                self._checked[shape] = failure
+        return self._checked[shape]
+
+    def _check_tools(self) -> RenderingFailure | None:
+        if not self._readable:
+            return RenderingFailure(
+                "no parser reads the tool calls that the chat template writes, if it writes any; "
+                "set rendering.tool_format to the format that the prompt asks for"
+            )
+        try:
+            check_tools(self.template, (LOOKUP_TOOL,))
+        except RenderingFailure as failure:
+            return failure
+        return None
+
+
+def load_renderer(
+    tokenizer: ChatTokenizer,
+    *,
+    tool_format: str = "auto",
+    stop_token_ids: Iterable[int] = (),
+    generation_config_eos: int | Iterable[int] | None = None,
+    date: datetime.date | None = None,
+    template_options: Mapping[str, Any] | None = None,
+) -> DeltaRenderer:
+    """Make a renderer and run its self-check; arguments and errors as `DeltaRenderer`'s."""
+    renderer = DeltaRenderer(
+        tokenizer,
+        tool_format=tool_format,
+        stop_token_ids=stop_token_ids,
+        generation_config_eos=generation_config_eos,
+        date=date,
+        template_options=template_options,
+    )
+    _ = renderer.check_report
+    return renderer
