@@ -1,0 +1,187 @@
+"""`DataFormatBridge`: Trajectory to Samples and back, without loss.
+
+Length symbols: P prompt tokens, R response tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from retrain.rendering.base import Renderer
+from retrain.sample import PrefixCacheInfo, Sample
+from retrain.types import Group, Message, Segment, Trajectory, Turn
+
+KEY = "retrain"
+"""Where `Sample.metadata` keeps what `to_trajectory` needs."""
+
+_TRAJECTORY = TypeAdapter(Trajectory)
+_TURN = TypeAdapter(Turn)
+_MESSAGES = TypeAdapter(tuple[Message, ...])
+_TOKENS = {"output_ids", "output_logprobs", "env_ids"}
+
+
+class DataFormatBridge:
+    """Converts episodes into what trainers read, and back."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        """Make a bridge.
+
+        Args:
+            renderer: Decodes the response text and names the padding token.
+        """
+        self.renderer = renderer
+
+    def to_samples(self, trajectory: Trajectory, advantage: float = 0.0) -> list[Sample]:
+        """Turn an episode into its samples, one per segment.
+
+        An episode that failed before its first prompt becomes a placeholder of two padding tokens
+        that keeps the slot and trains nothing.
+
+        Args:
+            trajectory: The episode, scored or not.
+            advantage: The advantage of every token that its policy sampled.
+
+        Returns:
+            Validated samples; siblings share `rollout_id`, and only the first has the reward's
+            bookkeeping.
+        """
+        segments = trajectory.segments or (Segment((self.renderer.pad_token_id,)),)
+        samples = [
+            self._sample(trajectory, segment, position, advantage)
+            for position, segment in enumerate(segments)
+        ]
+        for sample in samples:
+            sample.validate()
+        return samples
+
+    def group_samples(self, group: Group) -> list[list[Sample]]:
+        """Turn a group into its samples: G lists, one per slot."""
+        pairs = zip(group.trajectories, group.advantages, strict=True)
+        return [self.to_samples(trajectory, advantage) for trajectory, advantage in pairs]
+
+    def to_trajectory(self, samples: Sequence[Sample]) -> Trajectory:
+        """Rebuild the episode that `samples` came from.
+
+        Args:
+            samples: All the siblings of one rollout, in any order.
+
+        Raises:
+            ValueError: The samples were not made by `to_samples`, or some are missing.
+        """
+        ordered = sorted(samples, key=lambda sample: _notes(sample)["segment"])
+        notes = [_notes(sample) for sample in ordered]
+        if [note["segment"] for note in notes] != list(range(notes[0]["segments"] or 1)):
+            raise ValueError(
+                f"rollout {ordered[0].rollout_id}: has {notes[0]['segments']} segments, got "
+                f"{[note['segment'] for note in notes]}"
+            )
+        trajectory = _TRAJECTORY.validate_python(notes[0]["trajectory"])
+        if not notes[0]["segments"]:
+            return trajectory
+        segments = tuple(_segment(s, note) for s, note in zip(ordered, notes, strict=True))
+        return replace(trajectory, segments=segments)
+
+    def _sample(
+        self, trajectory: Trajectory, segment: Segment, position: int, advantage: float
+    ) -> Sample:
+        trained = int(trajectory.valid)
+        response, mask, logprobs = _columns(segment, trained)
+        if not response:
+            response, mask, logprobs = [self.renderer.pad_token_id], [0], [0.0]
+        return Sample(
+            group_index=trajectory.group_index,
+            index=trajectory.index,
+            rollout_id=trajectory.index,
+            prompt=_prompt(trajectory),
+            tokens=[*segment.prompt_ids, *response],
+            response=self.renderer.decode(response) if segment.turns else "",
+            response_length=len(response),
+            label=trajectory.task.label,
+            reward=trajectory.reward,
+            loss_mask=mask,
+            rollout_log_probs=logprobs,
+            weight_versions=[turn.weight_version for turn in segment.turns],
+            status=trajectory.status,
+            remove_sample=not trained,
+            metadata={**trajectory.task.metadata, KEY: _make_notes(trajectory, segment, position)},
+            non_generation_time=trajectory.seconds("environment"),
+            prefix_cache_info=_cache_info(segment),
+            advantage=advantage if trained else 0.0,
+        )
+
+
+def _columns(segment: Segment, trained: int) -> tuple[list[int], list[int], list[float]]:
+    ids: list[int] = []
+    mask: list[int] = []
+    logprobs: list[float] = []
+    for turn in segment.turns:
+        ids += [*turn.output_ids, *turn.env_ids]
+        mask += [trained] * len(turn.output_ids) + [0] * len(turn.env_ids)
+        logprobs += [*turn.output_logprobs, *[0.0] * len(turn.env_ids)]
+    return ids, mask, logprobs
+
+
+def _prompt(trajectory: Trajectory) -> str | list[dict[str, Any]]:
+    prompt = trajectory.task.prompt
+    if isinstance(prompt, str):
+        return prompt
+    messages: list[dict[str, Any]] = _MESSAGES.dump_python(prompt, mode="json")
+    return messages
+
+
+def _cache_info(segment: Segment) -> PrefixCacheInfo:
+    seen, total = len(segment.prompt_ids), 0
+    for turn in segment.turns:
+        total += seen
+        seen += len(turn.output_ids) + len(turn.env_ids)
+    return PrefixCacheInfo(sum(turn.cached_tokens for turn in segment.turns), total)
+
+
+def _make_notes(trajectory: Trajectory, segment: Segment, position: int) -> dict[str, Any]:
+    notes: dict[str, Any] = {
+        "segment": position,
+        "segments": len(trajectory.segments),
+        "turns": [
+            {
+                "output": len(turn.output_ids),
+                "env": len(turn.env_ids),
+                **_TURN.dump_python(turn, mode="json", exclude=_TOKENS),
+            }
+            for turn in segment.turns
+        ],
+    }
+    if position == 0:
+        bare = replace(trajectory, segments=())
+        notes["trajectory"] = _TRAJECTORY.dump_python(bare, mode="json")
+    return notes
+
+
+def _notes(sample: Sample) -> dict[str, Any]:
+    notes = sample.metadata.get(KEY)
+    if not isinstance(notes, dict):
+        raise ValueError(
+            f"sample {sample.index}: metadata[{KEY!r}] is missing; nobody converted it"
+        )
+    return notes
+
+
+def _segment(sample: Sample, notes: dict[str, Any]) -> Segment:
+    ids, logprobs = sample.response_ids, sample.rollout_log_probs
+    turns: list[Turn] = []
+    at = 0
+    for note in notes["turns"]:
+        split = at + note["output"]
+        end = split + note["env"]
+        tokens = {
+            "output_ids": ids[at:split],
+            "output_logprobs": logprobs[at:split],
+            "env_ids": ids[split:end],
+        }
+        fields = {key: value for key, value in note.items() if key not in ("output", "env")}
+        turns.append(_TURN.validate_python({**fields, **tokens}))
+        at = end
+    return Segment(tuple(sample.prompt_ids), tuple(turns))

@@ -1,0 +1,85 @@
+"""One persistent event loop in a thread of its own, for callers that are not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 10.0
+
+
+class EventLoopThread:
+    """Runs coroutines for a synchronous caller, all in one loop that lives as long as the run.
+
+    Pools, sessions and HTTP clients are bound to the loop that made them; a loop per call would
+    break them.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="retrain-loop", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end and give its result.
+
+        An interrupt of the caller (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
+
+        Raises:
+            RuntimeError: The thread is closed.
+        """
+        if not self._thread.is_alive():
+            coroutine.close()
+            raise RuntimeError("the event loop is closed")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            self._settle()
+            raise
+        except CancelledError as error:
+            raise RuntimeError("the event loop was closed while it was running this") from error
+
+    def close(self) -> None:
+        """Cancel what still runs and end the thread; calling it twice is harmless."""
+        if self._thread.is_alive():
+            self._settle()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_CLOSE_SECONDS)
+
+    def __enter__(self) -> EventLoopThread:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def _settle(self) -> None:
+        """Cancel every task of the loop and wait for their clean-up."""
+        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(_CLOSE_SECONDS)
+
+
+async def _cancel_others() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

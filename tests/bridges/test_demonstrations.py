@@ -1,0 +1,69 @@
+"""Recorded conversations become samples by the loop that makes rollouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridges.demonstrations import demonstration_samples
+from bridges.limits import EpisodeLimits
+from retrain.errors import DataError
+from retrain.rollout.sources import RowKeys, list_tasks
+from retrain.types import Task
+
+CALL = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "1+1"}}}
+CONVERSATION = [
+    {"role": "user", "content": "What is 1+1?"},
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "name": "calculator", "content": "2"},
+    {"role": "assistant", "content": "It is 2."},
+]
+LIMITS = EpisodeLimits(max_response_len=200)
+
+
+def tasks(*conversations: Any) -> tuple[Task, ...]:
+    return list_tasks([{"messages": c} for c in conversations], RowKeys(), "items")
+
+
+async def test_tokens_are_the_template_s_and_the_mask_is_the_assistant_s(
+    renderer: Any, tokenizer: Any
+) -> None:
+    (sample,) = await demonstration_samples(tasks(CONVERSATION), renderer, LIMITS)
+    whole = tokenizer.apply_chat_template(CONVERSATION, tokenize=False)
+    assert tokenizer.decode(sample.tokens) + "\n" == whole
+    trained = [t for t, mask in zip(sample.response_ids, sample.loss_mask, strict=True) if mask]
+    text = tokenizer.decode(trained)
+    assert text.startswith("<tool_call>")
+    assert text.endswith("It is 2.<|im_end|>")
+    assert "tool_response" not in text
+    assert text.count("<|im_end|>") == 2
+
+
+async def test_tools_stand_in_the_prompt(renderer: Any, tokenizer: Any) -> None:
+    tool = {
+        "type": "function",
+        "function": {"name": "calculator", "description": "adds", "parameters": {}},
+    }
+    (sample,) = await demonstration_samples(tasks(CONVERSATION), renderer, LIMITS, [tool])
+    assert '"name": "calculator"' in tokenizer.decode(sample.prompt_ids)
+
+
+@pytest.mark.parametrize(
+    ("conversation", "message"),
+    [
+        (CONVERSATION[:3], "must end with an assistant message"),
+        ([*CONVERSATION[:3], {"role": "assistant", "content": "2 " * 300}], "does not fit"),
+    ],
+)
+async def test_unusable_demonstration_is_named(
+    renderer: Any, conversation: Any, message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        await demonstration_samples(tasks(conversation), renderer, LIMITS)
+    assert "demonstration '0'" in str(caught.value)
+
+
+async def test_rows_without_conversation_are_named(renderer: Any) -> None:
+    with pytest.raises(DataError, match="has no 'messages'; sft needs"):
+        await demonstration_samples([Task("a", "hi")], renderer, LIMITS)
