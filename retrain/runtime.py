@@ -41,7 +41,6 @@ class EventLoopThread:
         try:
             return future.result()
         except KeyboardInterrupt:
-            future.cancel()
             self._settle()
             raise
         except CancelledError as error:
