@@ -1,0 +1,9 @@
+"""Backends by name: a row in a table, or another package's entry point."""
+
+from __future__ import annotations
+
+from backends.base import Backend
+from retrain.registry import Registry
+
+BACKENDS: Registry[type[Backend]] = Registry("backend", "retrain.backends")
+BACKENDS.add_lazy("trl", "backends.trl.backend:TRLBackend", "pip install 'retrain[trl]'")

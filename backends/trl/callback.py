@@ -1,0 +1,78 @@
+"""What happens at the end of each iteration of TRL's loop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+from transformers import TrainerCallback
+
+from backends.recorder import RunRecorder
+from backends.trl.interrupt import GracefulInterrupt
+
+TRAIN_METRICS: Mapping[str, str] = {
+    "loss": "train/loss",
+    "grad_norm": "train/grad_norm",
+    "learning_rate": "train/learning_rate",
+    "entropy": "train/entropy",
+    "kl": "train/kl",
+    "clip_ratio/region_mean": "train/clip_fraction",
+    "logprob_abs_diff": "train/logprob_abs_diff",
+}
+"""TRL's log names to ours."""
+
+
+class IterationCallback(TrainerCallback):
+    """Writes a row per iteration, evaluates, and stops where the user asked to."""
+
+    def __init__(
+        self,
+        recorder: RunRecorder,
+        interrupt: GracefulInterrupt,
+        *,
+        steps_per_iteration: int,
+        evaluate: Callable[[int], None] | None = None,
+    ) -> None:
+        """Make a callback.
+
+        Args:
+            recorder: Writes the rows.
+            interrupt: Says whether the user asked to stop.
+            steps_per_iteration: Optimizer steps of one iteration.
+            evaluate: Called with the iteration after each one; decides itself whether it is due.
+        """
+        self._recorder = recorder
+        self._interrupt = interrupt
+        self._steps = steps_per_iteration
+        self._evaluate = evaluate
+        self._logs: dict[str, list[float]] = defaultdict(list)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ask for a checkpoint and a stop, on a generation boundary only."""
+        if self._interrupt.requested and state.global_step % self._steps == 0:
+            control.should_save = True
+            control.should_training_stop = True
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Collect the logs of an optimizer step; write the row after the iteration's last one."""
+        if logs is None or "train_runtime" in logs:
+            return
+        for name, ours in TRAIN_METRICS.items():
+            value = logs.get(name)
+            if value is not None:
+                self._logs[ours].append(float(value))
+        if state.global_step % self._steps == 0:
+            self._finish(state.global_step // self._steps)
+
+    def _finish(self, iteration: int) -> None:
+        metrics = {name: fmean(values) for name, values in self._logs.items()}
+        if self._logs["train/learning_rate"]:
+            metrics["train/learning_rate"] = self._logs["train/learning_rate"][-1]
+        self._logs.clear()
+        self._recorder.trained(iteration, metrics)
+        if self._evaluate is not None:
+            self._evaluate(iteration)

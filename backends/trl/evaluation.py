@@ -1,0 +1,72 @@
+"""Held-out evaluation of the model in training, by the same bridges and engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from backends.recorder import RunRecorder
+from bridges import DataFormatBridge, RolloutBridge
+from retrain.engine.transformers_engine import TransformersEngine
+from retrain.rollout.request import GroupRequest
+from retrain.runtime import EventLoopThread
+from retrain.types import Task
+
+
+class HeldOutEvaluation:
+    """Plays the held-out tasks at every interval, and after the last iteration."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        rollouts: RolloutBridge,
+        data_format: DataFormatBridge,
+        engine: TransformersEngine,
+        loop: EventLoopThread,
+        recorder: RunRecorder,
+        *,
+        interval: int | None,
+        last: int,
+    ) -> None:
+        """Make an evaluation.
+
+        Args:
+            tasks: What is held out; empty evaluates nothing.
+            rollouts: Plays and scores, with the evaluation's sampling.
+            data_format: Turns episodes into samples, for the run folder.
+            engine: Told that the weights have changed.
+            loop: Runs the episodes.
+            recorder: Records them.
+            interval: Iterations between evaluations; None evaluates before and after the run only.
+            last: The run's last iteration.
+        """
+        self._requests = [GroupRequest(i, task, 0) for i, task in enumerate(tasks)]
+        self._rollouts = rollouts
+        self._data_format = data_format
+        self._engine = engine
+        self._loop = loop
+        self._recorder = recorder
+        self._interval = interval
+        self._last = last
+
+    def after(self, iteration: int) -> None:
+        """Evaluate if it is due after an iteration."""
+        due = self._interval is not None and iteration % self._interval == 0
+        if due or iteration == self._last:
+            self.run(iteration)
+
+    def run(self, iteration: int) -> None:
+        """Evaluate now; iteration 0 is before training."""
+        if not self._requests:
+            return
+        self._engine.weights_changed(f"eval-{iteration}")
+        began = time.perf_counter()
+        groups = self._loop.run(self._rollouts.collect(self._requests))
+        seconds = time.perf_counter() - began
+        samples = [
+            sample
+            for group in groups
+            for slot in self._data_format.group_samples(group)
+            for sample in slot
+        ]
+        self._recorder.evaluated(iteration, groups, samples, seconds)

@@ -1,0 +1,115 @@
+"""`RolloutFeed`: answers TRL's `rollout_func` with our groups, and remembers the rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bridges import DataFormatBridge, RolloutBridge
+from retrain.errors import BackendFailure
+from retrain.rollout.buffer import DataBuffer
+from retrain.rollout.request import GroupRequest
+from retrain.runtime import EventLoopThread
+from retrain.sample import Sample
+from retrain.types import Group
+
+OnGroups = Callable[[int, Sequence[Group], Sequence[Sample], float], None]
+"""Takes the trainer's step, the groups, their rows and the seconds that they took."""
+
+
+class RolloutFeed:
+    """Draws tasks, collects their groups and hands them to TRL row by row.
+
+    The order of tasks is ours (`DataBuffer`); the prompts that TRL passes are placeholders, of
+    which only the number counts. One row is one episode.
+    """
+
+    def __init__(
+        self,
+        buffer: DataBuffer,
+        rollouts: RolloutBridge,
+        data_format: DataFormatBridge,
+        loop: EventLoopThread,
+        *,
+        weights_changed: Callable[[str], None],
+        on_groups: OnGroups,
+    ) -> None:
+        """Make a feed.
+
+        Args:
+            buffer: Draws the tasks.
+            rollouts: Plays and scores them.
+            data_format: Turns episodes into samples.
+            loop: The loop that runs the episodes.
+            weights_changed: Told the weight version before each collection.
+            on_groups: Told what was collected, before it is trained on.
+        """
+        self._buffer = buffer
+        self._rollouts = rollouts
+        self._data_format = data_format
+        self._loop = loop
+        self._weights_changed = weights_changed
+        self._on_groups = on_groups
+        self.rows: list[Sample] = []
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
+        """Collect the groups of one generation batch.
+
+        Args:
+            prompts: Placeholders, one per row, each repeated G times by TRL.
+            trainer: The calling trainer.
+
+        Returns:
+            Columns of equal length: TRL's three, `env_mask`, and the raw reward.
+        """
+        n_samples = self._rollouts.settings.n_samples
+        count, rest = divmod(len(prompts), n_samples)
+        if rest:
+            raise BackendFailure(
+                f"TRL asked for {len(prompts)} rows, which is not a multiple of "
+                f"n_samples_per_prompt {n_samples}"
+            )
+        step = trainer.state.global_step
+        self._weights_changed(str(step))
+        began = time.perf_counter()
+        requests = self._buffer.draw(count)
+        groups = self._loop.run(self._rollouts.collect(requests, refill=self._refill))
+        self.rows = [sample for group in groups for sample in self._group_rows(group)]
+        self._on_groups(step, groups, self.rows, time.perf_counter() - began)
+        return as_columns(self.rows)
+
+    def _refill(self) -> GroupRequest:
+        return self._buffer.draw(1)[0]
+
+    def _group_rows(self, group: Group) -> list[Sample]:
+        slots = self._data_format.group_samples(group)
+        for slot in slots:
+            if len(slot) != 1:
+                raise BackendFailure(
+                    f"task {group.task.id!r}: an episode has {len(slot)} segments; TRL takes one "
+                    "row per episode (rendering.history: keep never opens a second segment)"
+                )
+        return [slot[0] for slot in slots]
+
+
+def as_columns(rows: Sequence[Sample]) -> dict[str, list[Any]]:
+    """The dictionary that `rollout_func` must return for `rows`.
+
+    Every list has one entry per row. A mask that is too short would be padded with 1 by TRL, so
+    the samples' own invariants (`Sample.validate`) are what keeps observations untrained.
+    """
+    return {
+        "prompt_ids": [row.prompt_ids for row in rows],
+        "completion_ids": [row.response_ids for row in rows],
+        "logprobs": [row.rollout_log_probs for row in rows],
+        "env_mask": [row.loss_mask for row in rows],
+        "retrain_reward": [None if row.remove_sample else row.reward for row in rows],
+    }
+
+
+def raw_reward(
+    completions: Sequence[Any], retrain_reward: Sequence[float | None], **columns: Any
+) -> list[float | None]:
+    """The one reward function that TRL sees: our raw reward, for its logs."""
+    return list(retrain_reward)

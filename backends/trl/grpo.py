@@ -1,0 +1,132 @@
+"""Reinforcement learning through `GRPOTrainer`, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import GRPOConfig
+
+from backends.trl.callback import IterationCallback
+from backends.trl.evaluation import HeldOutEvaluation
+from backends.trl.feed import RolloutFeed
+from backends.trl.interrupt import GracefulInterrupt
+from backends.trl.session import Session
+from backends.trl.trainer import BridgedGRPOTrainer
+from retrain.compose import make_buffer, make_tasks
+from retrain.engine.transformers_architectures import slots_that_fit
+from retrain.engine.transformers_engine import TransformersEngine
+from retrain.rollout.buffer import DataBuffer
+from retrain.runtime import EventLoopThread
+from retrain.sample import Sample
+from retrain.types import Group, Task
+
+KV_BYTES = 2 * 1024**3
+"""Memory for the engine's keys and values on a CPU; on a GPU it is a quarter of what is free."""
+
+
+def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
+    """Train to the end, or until the user stops it.
+
+    Args:
+        session: The opened run.
+        tasks: What to train on.
+
+    Returns:
+        The trainer.
+    """
+    with ExitStack() as stack:
+        loop = stack.enter_context(EventLoopThread())
+        engine = make_engine(session)
+        stack.callback(engine.close)
+        interrupt = stack.enter_context(GracefulInterrupt(session.announce_stop))
+        evaluation = _evaluation(session, engine, loop)
+        buffer = make_buffer(session.config, tasks)
+        if session.checkpoint is not None:
+            buffer.load_state_dict(session.checkpoint.state["data"])
+        trainer = _trainer(session, engine, loop, buffer, interrupt, evaluation)
+        if session.checkpoint is None:
+            evaluation.run(0)
+        trainer.train(resume_from_checkpoint=session.resume_path)
+        return trainer
+
+
+def make_engine(session: Session) -> TransformersEngine:
+    """Make the in-process engine over the model that is trained."""
+    limits = session.composition.environment.limits
+    autocast = torch.bfloat16 if session.plan.arguments["bf16"] else None
+    longest = limits.max_context_len or session.model.config.get_text_config().n_positions
+    budget = torch.cuda.mem_get_info()[0] // 4 if torch.cuda.is_available() else KV_BYTES
+    fit = slots_that_fit(session.model.config, longest, budget, autocast or session.model.dtype)
+    return TransformersEngine(
+        session.model,
+        max_slots=max(1, min(fit, session.config.rollout.concurrency)),
+        max_seq_len=longest,
+        autocast_dtype=autocast,
+    )
+
+
+def _evaluation(
+    session: Session, engine: TransformersEngine, loop: EventLoopThread
+) -> HeldOutEvaluation:
+    config, composition = session.config, session.composition
+    section = config.evaluation
+    tasks = () if section is None else make_tasks(config, section.prompt_source)
+    return HeldOutEvaluation(
+        tasks,
+        composition.rollouts(engine, evaluation=True),
+        composition.data_format,
+        engine,
+        loop,
+        session.recorder,
+        interval=config.eval_interval,
+        last=session.plan.sizes["iterations"],
+    )
+
+
+def _trainer(
+    session: Session,
+    engine: TransformersEngine,
+    loop: EventLoopThread,
+    buffer: DataBuffer,
+    interrupt: GracefulInterrupt,
+    evaluation: HeldOutEvaluation,
+) -> BridgedGRPOTrainer:
+    hyper = session.config.algorithm.hyperparameters
+    steps = session.plan.sizes["optimizer_steps_per_iteration"]
+
+    def on_groups(
+        step: int, groups: Sequence[Group], rows: Sequence[Sample], seconds: float
+    ) -> None:
+        session.recorder.collected(step // steps + 1, groups, rows, seconds)
+
+    trainer = BridgedGRPOTrainer(
+        feed=RolloutFeed(
+            buffer,
+            session.composition.rollouts(engine),
+            session.composition.data_format,
+            loop,
+            weights_changed=engine.weights_changed,
+            on_groups=on_groups,
+        ),
+        data_state=lambda: {"data": buffer.state_dict()},
+        truncated_importance=hyper.importance_correction == "tis",
+        model=session.model,
+        processing_class=session.tokenizer,
+        args=GRPOConfig(**session.plan.arguments),
+        train_dataset=Dataset.from_dict({"prompt": ["retrain"] * hyper.rollout_batch_size}),
+        callbacks=[
+            IterationCallback(
+                session.recorder,
+                interrupt,
+                steps_per_iteration=steps,
+                evaluate=evaluation.after,
+            )
+        ],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer

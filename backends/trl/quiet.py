@@ -1,0 +1,25 @@
+"""Keeps the frameworks' own chatter off the terminal; what it says stands in our metrics."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet_frameworks() -> Iterator[None]:
+    """Hide progress bars and deprecation warnings of transformers and TRL."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+            yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

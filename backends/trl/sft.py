@@ -1,0 +1,71 @@
+"""Supervised fine-tuning through `SFTTrainer`, on the tokens and masks of our own Samples."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from datasets import Dataset
+from transformers import PrinterCallback
+from trl import SFTConfig, SFTTrainer
+
+from backends.trl.callback import IterationCallback
+from backends.trl.checkpoints import complete_checkpoint
+from backends.trl.interrupt import GracefulInterrupt
+from backends.trl.session import Session
+from bridges.demonstrations import demonstration_samples
+from retrain.sample import Sample
+from retrain.types import Task
+
+IGNORED = -100
+"""The label of a token that is not trained on (torch's cross-entropy)."""
+
+
+class CheckpointedSFTTrainer(SFTTrainer):
+    """An `SFTTrainer` whose checkpoints carry retrain's completion marker."""
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        complete_checkpoint(self.args.output_dir, self.state.global_step, {})
+
+
+def train_sft(session: Session, tasks: Sequence[Task]) -> Any:
+    """Train to the end, or until the user stops it.
+
+    Args:
+        session: The opened run.
+        tasks: Recorded conversations.
+
+    Returns:
+        The trainer.
+    """
+    composition = session.composition
+    tools = composition.environment.make_environment().tools
+    samples = asyncio.run(
+        demonstration_samples(tasks, composition.renderer, composition.environment.limits, tools)
+    )
+    with GracefulInterrupt(session.announce_stop) as interrupt:
+        trainer = CheckpointedSFTTrainer(
+            model=session.model,
+            processing_class=session.tokenizer,
+            args=SFTConfig(**session.plan.arguments),
+            train_dataset=Dataset.from_list([as_row(sample) for sample in samples]),
+            callbacks=[IterationCallback(session.recorder, interrupt, steps_per_iteration=1)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=session.resume_path)
+        return trainer
+
+
+def as_row(sample: Sample) -> dict[str, list[int]]:
+    """A sample as a pre-tokenised row with explicit labels.
+
+    Without `labels`, `SFTTrainer` would train on everything, the prompt and the replies included.
+    """
+    prompt_labels = [IGNORED] * len(sample.prompt_ids)
+    pairs = zip(sample.response_ids, sample.loss_mask, strict=True)
+    return {
+        "input_ids": sample.tokens,
+        "labels": prompt_labels + [token if mask else IGNORED for token, mask in pairs],
+    }

@@ -1,0 +1,261 @@
+"""The composition root: the only place that finds bridges and backends, by name, when called.
+
+Everything is imported inside the functions, so importing this module loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrain.errors import Boundary, ConfigError, MissingDependency
+
+if TYPE_CHECKING:
+    from backends.base import Backend
+    from bridges import (
+        DataFormatBridge,
+        EnvironmentBridge,
+        EpisodeLimits,
+        FailurePolicy,
+        RewardBridge,
+        RolloutBridge,
+    )
+    from retrain.config import PromptSourceConfig, RunConfig
+    from retrain.engine.base import InferenceEngine, SamplingParams
+    from retrain.rendering import DeltaRenderer
+    from retrain.rollout.buffer import DataBuffer
+    from retrain.types import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """Everything between a configuration and a training framework.
+
+    Attributes:
+        config: The configuration it was made from.
+        renderer: Messages to tokens and back.
+        environment: Plays one episode.
+        rewards: Scores episodes.
+        data_format: Turns episodes into samples.
+    """
+
+    config: RunConfig
+    renderer: DeltaRenderer
+    environment: EnvironmentBridge
+    rewards: RewardBridge
+    data_format: DataFormatBridge
+
+    def rollouts(self, engine: InferenceEngine, *, evaluation: bool = False) -> RolloutBridge:
+        """Make the bridge that collects groups, for training or for evaluation."""
+        from bridges import RolloutBridge, RolloutSettings
+
+        config = self.config
+        n_samples = config.algorithm.hyperparameters.n_samples_per_prompt
+        if evaluation and config.evaluation is not None:
+            n_samples = config.evaluation.n_samples_per_prompt
+        settings = RolloutSettings(
+            params=sampling_params(config, evaluation=evaluation),
+            n_samples=n_samples,
+            run_seed=config.seed,
+            split="eval" if evaluation else "train",
+            concurrency=config.rollout.concurrency,
+            episode_timeout=config.rollout.episode_timeout,
+            policy=failure_policy(config),
+            evaluation=evaluation,
+        )
+        return RolloutBridge(self.environment, self.rewards, engine, settings)
+
+
+def load_backend(name: str) -> Backend:
+    """Find a backend by name, import path or entry point.
+
+    Raises:
+        ConfigError: There is none of that name.
+        MissingDependency: Its framework is not installed.
+    """
+    from backends.registry import BACKENDS
+
+    return BACKENDS.get(name)()
+
+
+def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Composition:
+    """Make the four bridges that a configuration describes.
+
+    Args:
+        config: One stage's configuration.
+        model_dir: Where to load tokenizer and template from; None is `model.name_or_path`.
+
+    Raises:
+        ConfigError: The environment, a reward or the template cannot be used; the key is named.
+    """
+    from bridges import DataFormatBridge, EnvironmentBridge, RewardBridge
+    from retrain.environment import make_environment_factory
+    from retrain.reward import build_reward_calculator
+
+    section = config.environment
+    factory = make_environment_factory(section.type, section.env_specific_config)
+    calculator = build_reward_calculator(config.reward_setup, timeout=config.rollout.reward_timeout)
+    advantage = "grpo" if config.algorithm.name == "sft" else config.algorithm.name
+    renderer = make_renderer(config, model_dir)
+    limits = episode_limits(config, _positions(config, model_dir))
+    return Composition(
+        config=config,
+        renderer=renderer,
+        environment=EnvironmentBridge(renderer, factory, limits),
+        rewards=RewardBridge(calculator, advantage),
+        data_format=DataFormatBridge(renderer),
+    )
+
+
+def make_renderer(config: RunConfig, model_dir: str | Path | None = None) -> DeltaRenderer:
+    """Load the tokenizer and check its template.
+
+    Raises:
+        ConfigError: There is no tokenizer or template, or the template cannot be exact.
+    """
+    from retrain.rendering import load_renderer
+
+    tokenizer = load_tokenizer(config, model_dir)
+    return load_renderer(
+        tokenizer,
+        tool_format=config.rendering.tool_format,
+        date=date.fromisoformat(config.rendering.date),
+        stop_token_ids=config.rendering.stop_token_ids,
+        generation_config_eos=_generation_eos(config, model_dir),
+    )
+
+
+def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> Any:
+    """Load the tokenizer of `model:`.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+        MissingDependency: transformers is not installed.
+    """
+    transformers = _transformers()
+    name = str(model_dir or config.model.tokenizer or config.model.name_or_path)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            name, trust_remote_code=config.model.trust_remote_code, **_revision(config, model_dir)
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"model.name_or_path: no tokenizer in {name!r} ({reason})") from error
+
+
+def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> tuple[Task, ...]:
+    """Read the tasks of `prompt_source:`, or of another source.
+
+    Raises:
+        ConfigError: The section is wrong.
+        DataError: The rows are wrong.
+    """
+    from retrain.rollout.sources import make_tasks as read_tasks
+
+    section = source or config.prompt_source
+    return read_tasks(section.type, section.source_config, config.base_dir)
+
+
+def make_buffer(config: RunConfig, tasks: Sequence[Task]) -> DataBuffer:
+    """Make the data buffer over the training tasks."""
+    from retrain.rollout.buffer import DataBuffer
+
+    return DataBuffer(tasks, seed=config.seed)
+
+
+def episode_limits(config: RunConfig, positions: int | None = None) -> EpisodeLimits:
+    """The bounds of an episode.
+
+    Args:
+        config: One stage's configuration.
+        positions: How many positions the model knows; bounds the context too.
+    """
+    from bridges import EpisodeLimits
+
+    hyper, rollout = config.algorithm.hyperparameters, config.rollout
+    contexts = [bound for bound in (hyper.max_context_len, positions) if bound is not None]
+    return EpisodeLimits(
+        max_response_len=hyper.max_response_len,
+        max_tokens_per_turn=hyper.max_tokens_per_turn,
+        max_context_len=min(contexts) if contexts else None,
+        max_prompt_len=hyper.max_prompt_len,
+        max_turns=rollout.max_turns,
+        step_timeout=rollout.step_timeout,
+        generate_timeout=rollout.generate_timeout,
+        engine_retries=rollout.engine_retries,
+    )
+
+
+def sampling_params(config: RunConfig, *, evaluation: bool = False) -> SamplingParams:
+    """How the engine samples."""
+    from retrain.engine.base import SamplingParams
+
+    hyper = config.algorithm.hyperparameters
+    return SamplingParams(
+        max_tokens=hyper.max_response_len,
+        temperature=config.eval_temperature if evaluation else hyper.temperature,
+        top_p=hyper.top_p,
+        top_k=hyper.top_k,
+    )
+
+
+def failure_policy(config: RunConfig) -> FailurePolicy:
+    """What happens to failed episodes."""
+    from bridges import FailureAction, FailurePolicy
+
+    rollout = config.rollout
+    actions: Mapping[str, str] = rollout.failure.model_dump()
+    return FailurePolicy(
+        actions={Boundary(name): FailureAction(action) for name, action in actions.items()},
+        retries=rollout.episode_retries,
+        max_failure_rate=rollout.max_failure_rate,
+    )
+
+
+def _generation_eos(config: RunConfig, model_dir: str | Path | None) -> tuple[int, ...]:
+    """The stop tokens of the model's generation_config, if it has one."""
+    name = str(model_dir or config.model.name_or_path)
+    try:
+        generation = _transformers().GenerationConfig.from_pretrained(
+            name, **_revision(config, model_dir)
+        )
+    except OSError:
+        return ()
+    eos = generation.eos_token_id
+    if eos is None:
+        return ()
+    return (eos,) if isinstance(eos, int) else tuple(eos)
+
+
+def _positions(config: RunConfig, model_dir: str | Path | None) -> int | None:
+    """How many positions the model knows, where its configuration says so."""
+    model = config.model
+    name = str(model_dir or model.name_or_path)
+    try:
+        loaded = _transformers().AutoConfig.from_pretrained(
+            name, trust_remote_code=model.trust_remote_code, **_revision(config, model_dir)
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"model.name_or_path: no model configuration in {name!r} ({reason})"
+        ) from error
+    positions = getattr(loaded.get_text_config(), "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None
+
+
+def _revision(config: RunConfig, model_dir: str | Path | None) -> dict[str, Any]:
+    return {} if model_dir is not None else {"revision": config.model.revision}
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "tokenizers are loaded with transformers; install it with: pip install 'retrain[trl]'"
+        ) from error
+    return transformers

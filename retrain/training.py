@@ -1,0 +1,104 @@
+"""`train`: a configuration, with its stages, from plan to learning curve."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from retrain.compose import load_backend
+from retrain.config import ModelConfig, RunConfig, dump_config
+from retrain.report.curve import plot_curve
+from retrain.report.result import RunResult, read_result, write_result
+from retrain.report.run_folder import CONFIG, CURVE, RunFolder
+
+if TYPE_CHECKING:
+    from backends.base import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One training to do.
+
+    Attributes:
+        name: The stage's name; "" for a run without stages.
+        plan: What its framework will receive.
+    """
+
+    name: str
+    plan: Plan
+
+
+def plan_run(config: RunConfig) -> tuple[StagePlan, ...]:
+    """Plan every stage of a run, so that the last one's mistakes show before the first one trains.
+
+    Raises:
+        ConfigError: A stage cannot be planned.
+    """
+    stages = config.stage_configs() or (("", config),)
+    return tuple(
+        StagePlan(name, load_backend(stage.algorithm.backend).plan(stage)) for name, stage in stages
+    )
+
+
+def train(config: RunConfig, *, resume: bool = False) -> RunResult:
+    """Train a run: its stages in order, each from the weights of the one before.
+
+    Args:
+        config: The configuration.
+        resume: Go on with the run that the output folder holds.
+
+    Returns:
+        What the last stage left.
+
+    Raises:
+        RetrainError: Bad input, or a run that failed; the message says which.
+    """
+    stages = plan_run(config)
+    for stage in stages:
+        stage.plan.require_runnable()
+    if not config.stages:
+        return _train_stage(stages[0], None, resume=resume)
+    with RunFolder.create(config.output_dir, resume=resume) as folder:
+        folder.write_text(CONFIG, dump_config(config))
+        return _train_stages(stages, folder.path, resume=resume)
+
+
+def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) -> RunResult:
+    result: RunResult | None = None
+    for stage in stages:
+        begun = resume and (stage.plan.config.output_dir / CONFIG).exists()
+        model_dir = None if result is None else result.model_dir
+        result = _train_stage(stage, model_dir, resume=begun)
+        curve = result.run_dir / CURVE
+        if curve.exists():
+            shutil.copyfile(curve, root / CURVE)
+        if result.interrupted:
+            break
+    assert result is not None
+    return result
+
+
+def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> RunResult:
+    config = stage.plan.config
+    finished = read_result(config.output_dir) if resume else None
+    if finished is not None:
+        return finished
+    backend = load_backend(config.algorithm.backend)
+    plan = stage.plan
+    if model_dir is not None:
+        plan = backend.plan(starting_from(config, model_dir))
+    result = backend.train(plan, resume=resume)
+    plot_curve(result.run_dir)
+    if not result.interrupted:
+        write_result(result)
+    return result
+
+
+def starting_from(config: RunConfig, model_dir: Path) -> RunConfig:
+    """The same configuration, with the model of another folder."""
+    changed: Mapping[str, object] = {"name_or_path": str(model_dir.absolute()), "revision": None}
+    model: ModelConfig = config.model.model_copy(update=changed)
+    return config.model_copy(update={"model": model})

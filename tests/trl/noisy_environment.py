@@ -1,0 +1,32 @@
+"""An environment whose length, replies and rewards vary with what the model writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from retrain.environment import Environment
+from retrain.seeds import derive_seed
+from retrain.types import Action, Message, Observation, StepResult, Task
+
+
+class Noisy(Environment):
+    """Ends after one to three turns; fails in one episode of `fail_every`."""
+
+    def __init__(self, fail_every: int = 0) -> None:
+        self.fail_every = fail_every
+        self.turns = 0
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self.turns = 0
+        return Observation(task.messages)
+
+    async def step(self, action: Action) -> StepResult:
+        self.turns += 1
+        noise = derive_seed("noisy", action.text, self.turns)
+        if self.fail_every and noise % self.fail_every == 0:
+            raise RuntimeError("the world broke")
+        over = noise % 3 == 0 or self.turns == 3
+        info: Mapping[str, Any] = {"success": noise % 2}
+        reply = Observation((Message("user", "go on " * (noise % 4)),))
+        return StepResult(reply, (noise % 100) / 100, terminated=over, info=info)
