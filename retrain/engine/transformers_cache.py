@@ -1,0 +1,201 @@
+"""A transformers `Cache` whose rows are KV slots, each written at its own positions.
+
+Axis symbols: S slots, H key-value heads, C capacity in tokens, D head size, B rows of the step,
+N columns of the step (its longest row; shorter ones are padded on the left), K tokens visible to
+the step, W tokens written by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+_FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Tokens to compute: `ids` of one slot, from position `start`."""
+
+    slot: int
+    start: int
+    ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepLayout:
+    """Where one forward reads and writes.
+
+    Attributes:
+        ids_BN: Token ids; padding is 0.
+        positions_BN: Position of each token in its slot; padding stands at 0.
+        visible: K, the longest row's end.
+        rows: The slots that the rows read: a slice where they are neighbours, else their indices.
+        answers: Which rows are asked for, in the caller's order; None where it is all, in order.
+        written: [W] which of the B * N tokens are no padding; None where it is all.
+        write_slots: [W] the slot of each token written.
+        write_positions: [W] its position.
+    """
+
+    ids_BN: Tensor
+    positions_BN: Tensor
+    visible: int
+    rows: slice | Tensor
+    answers: Tensor | None
+    written: Tensor | None
+    write_slots: Tensor
+    write_positions: Tensor
+
+    def view(self, buffer_SHCD: Tensor) -> Tensor:
+        """[B, H, K, D] what the step's rows see: a view where they are neighbours, else a copy."""
+        return buffer_SHCD[:, :, : self.visible][self.rows]
+
+    def write(self, buffer_SHCD: Tensor, states_BHND: Tensor) -> None:
+        """Put the step's own keys or values in their places."""
+        batch, heads, columns, size = states_BHND.shape
+        states_WHD = states_BHND.transpose(1, 2).reshape(batch * columns, heads, size)
+        if self.written is not None:
+            states_WHD = states_WHD[self.written]
+        places = (self.write_slots, slice(None), self.write_positions)
+        buffer_SHCD[places] = states_WHD.to(buffer_SHCD.dtype)
+
+    def mask(self, window: int | None) -> Tensor:
+        """[B, 1, N, K] True where a token sees a position: its own past, within the window.
+
+        Args:
+            window: How many of the newest tokens are seen, the token itself included; None is all.
+        """
+        kv_K = torch.arange(self.visible, device=self.positions_BN.device)
+        own_BN1 = self.positions_BN[..., None]
+        seen = kv_K <= own_BN1
+        if window is not None:
+            seen &= kv_K > own_BN1 - window
+        return seen[:, None]
+
+
+def lay_out(spans: Sequence[Span], device: torch.device) -> StepLayout:
+    """Arrange spans of different slots, starts and lengths as one batch.
+
+    Slots that are neighbours are read in place. In a step of one token a row, up to half of the
+    rows may be idle slots that lie between: computing a token for nobody is cheaper than copying
+    the keys and values of everybody. Otherwise the slots' contents are copied together.
+
+    Args:
+        spans: At least one, each of another slot and not empty.
+        device: Where the model is.
+    """
+    columns = max(len(span.ids) for span in spans)
+    low = min(span.slot for span in spans)
+    width = max(span.slot for span in spans) - low + 1
+    in_place = width == len(spans) or (columns == 1 and width <= 2 * len(spans))
+    rows = list(spans)
+    if in_place:
+        rows = [Span(low + row, 0, ()) for row in range(width)]
+        for span in spans:
+            rows[span.slot - low] = span
+    answers = [span.slot - low for span in spans] if in_place else list(range(len(rows)))
+
+    def long(values: Sequence[Any]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=device)
+
+    pads = [columns - len(span.ids) for span in rows]
+    padded = any(pads)
+    return StepLayout(
+        ids_BN=long([[0] * pad + list(span.ids) for pad, span in zip(pads, rows, strict=True)]),
+        positions_BN=long([[0] * pad + _places(s) for pad, s in zip(pads, rows, strict=True)]),
+        visible=max(span.start + len(span.ids) for span in rows),
+        rows=slice(low, low + width) if in_place else long([span.slot for span in rows]),
+        answers=None if answers == list(range(len(rows))) else long(answers),
+        written=long(_no_padding(pads, columns)) if padded else None,
+        write_slots=long([span.slot for span in rows for _ in span.ids]),
+        write_positions=long([place for span in rows for place in _places(span)]),
+    )
+
+
+def _places(span: Span) -> list[int]:
+    return list(range(span.start, span.start + len(span.ids)))
+
+
+def _no_padding(pads: Sequence[int], columns: int) -> list[int]:
+    return [
+        row * columns + column for row, pad in enumerate(pads) for column in range(pad, columns)
+    ]
+
+
+class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """One layer's keys and values, [S, H, C, D] each."""
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._cache = cache
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write the step's keys and values, and return all that its rows see."""
+        self.keys = self._cache.grown(self.keys, key_states)
+        self.values = self._cache.grown(self.values, value_states)
+        self._cache.layout.write(self.keys, key_states)
+        self._cache.layout.write(self.values, value_states)
+        return self._cache.layout.view(self.keys), self._cache.layout.view(self.values)
+
+
+class SlotCache(Cache):
+    """KV slots for all layers; buffers are made on first use and grow with what is used.
+
+    Attributes:
+        layout: Where the forward that is about to run reads and writes.
+    """
+
+    layout: StepLayout
+
+    def __init__(
+        self, layers: int, max_slots: int, max_seq_len: int, dtype: torch.dtype | None
+    ) -> None:
+        """Allocate nothing yet.
+
+        Args:
+            layers: Layers of the model.
+            max_slots: Most slots, S at its largest.
+            max_seq_len: Most tokens of a slot, C at its largest.
+            dtype: What to keep keys and values in; None keeps what the model computes.
+        """
+        self._slot_layers = [SlotLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self._slot_layers])
+        self._limits = (max_slots, max_seq_len)
+        self._capacity = (0, 0)
+        self._dtype = dtype
+
+    def reserve(self, slots: int, length: int) -> None:
+        """Make room for `slots` slots of `length` tokens, with space to grow."""
+        have_slots, have_length = self._capacity
+        if slots > have_slots:
+            have_slots = min(self._limits[0], max(slots, 2 * have_slots))
+        if length > have_length:
+            have_length = min(self._limits[1], max(length * 3 // 2, _FIRST_CAPACITY))
+        self._capacity = (have_slots, have_length)
+
+    def grown(self, buffer_SHCD: Tensor | None, states_BHND: Tensor) -> Tensor:
+        """A buffer of the reserved size with the old one's contents.
+
+        New room is zero: what is masked still enters a product, and 0 x NaN is NaN.
+        """
+        slots, length = self._capacity
+        if buffer_SHCD is not None and buffer_SHCD.shape[::2] == (slots, length):
+            return buffer_SHCD
+        _, heads, _, size = states_BHND.shape
+        dtype = self._dtype or states_BHND.dtype
+        new = torch.zeros(slots, heads, length, size, dtype=dtype, device=states_BHND.device)
+        if buffer_SHCD is not None:
+            new[: buffer_SHCD.shape[0], :, : buffer_SHCD.shape[2]] = buffer_SHCD
+        return new
+
+    def free(self) -> None:
+        """Give the memory back; the next forward allocates as much again at once."""
+        for layer in self._slot_layers:
+            layer.keys = layer.values = None

@@ -1,0 +1,171 @@
+"""`TransformersEngine`: writes turns with the very model that is being trained, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
+from retrain.engine.transformers_architectures import why_no_slots
+from retrain.engine.transformers_forward import Forward, SingleRowForward, SlotForward
+from retrain.engine.transformers_mode import GenerationMode
+from retrain.engine.transformers_scheduler import Request, Scheduler
+from retrain.engine.transformers_worker import Worker
+from retrain.errors import ConfigError, EngineFailure
+
+
+class TransformersEngine:
+    """An `InferenceEngine` over a plain transformers causal language model.
+
+    Every episode has a KV slot that stays over its turns, so that a turn computes its new tokens
+    only; requests join the running batch between two steps. A token depends on its turn's seed and
+    its position in the turn, not on what runs beside it (up to the float noise of another batch
+    shape). Models that cannot run on slots compute their whole history every turn, one row at a
+    time; `fallback_reason` says why.
+
+    All forwards run in one thread. Do not change the weights while a request runs, and call
+    `weights_changed` afterwards.
+
+    Attributes:
+        weight_version: Stands on the generations of requests made from now on.
+        fallback_reason: Why the model does not run on slots; None where it does.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        max_slots: int,
+        max_seq_len: int,
+        autocast_dtype: torch.dtype | None = None,
+        prefill_chunk: int = 1024,
+        eviction_grace: float = 0.05,
+        weight_version: str = "0",
+    ) -> None:
+        """Take a model and start the engine's thread; KV memory is taken when it is needed.
+
+        Args:
+            model: A causal language model of transformers, or one that peft has wrapped.
+            max_slots: Most requests that run together, and most episodes whose keys and values
+                are kept; `slots_that_fit` computes it.
+            max_seq_len: Most tokens of an episode, what is still to be written included.
+            autocast_dtype: What to compute in, and what to keep keys and values in; None computes
+                in the model's own type.
+            prefill_chunk: Most prompt tokens that are computed between two decoding steps.
+            eviction_grace: Seconds for which an episode keeps its slot after a turn although
+                another one waits for a slot.
+            weight_version: The weights to begin with.
+
+        Raises:
+            ConfigError: A size that cannot be; the message names it.
+        """
+        config: Any = model.config
+        _check_sizes(config, max_slots, max_seq_len, prefill_chunk)
+        self.weight_version = weight_version
+        self.fallback_reason = why_no_slots(config)
+        self._max_seq_len = max_seq_len
+        self._vocabulary = int(config.get_text_config().vocab_size)
+        forward: Forward = SingleRowForward(model)
+        if self.fallback_reason is None:
+            forward = SlotForward(
+                model, max_slots=max_slots, max_seq_len=max_seq_len, dtype=autocast_dtype
+            )
+        scheduler = Scheduler(
+            forward,
+            max_slots=max_slots,
+            prefill_chunk=prefill_chunk,
+            eviction_grace=eviction_grace,
+            weight_version=weight_version,
+        )
+        self._scheduler = scheduler
+        self._worker = Worker(scheduler, GenerationMode(model, autocast_dtype))
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """Seeded and abortable."""
+        return EngineCapabilities(seeded=True, abortable=True)
+
+    async def generate(
+        self,
+        input_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        session_id: str,
+        seed: int,
+        images: Sequence[str] | None = None,
+    ) -> Generation:
+        """Continue `input_ids`.
+
+        `meta` of the answer holds `prompt_tokens` and `cached_tokens`: how many of them did not
+        have to be computed.
+
+        Raises:
+            EngineFailure: The request cannot be served, a step failed, or the engine is closed.
+        """
+        if images:
+            raise EngineFailure("the in-process engine takes no images")
+        request = Request(session_id, list(input_ids), params, seed)
+        self._check(request)
+        return await self._worker.run(request)
+
+    async def abort(self, session_id: str) -> None:
+        """End the session's running request with what it has written so far, if it has one."""
+        self._worker.post(lambda: self._scheduler.abort(session_id))
+
+    async def release(self, session_id: str) -> None:
+        """Forget the session and free its slot; the last session to go frees all KV memory."""
+        self._worker.post(lambda: self._scheduler.release(session_id))
+
+    def weights_changed(self, version: str) -> None:
+        """Say that the model's weights are new: everything computed with the old ones is dropped.
+
+        May be called from any thread.
+
+        Args:
+            version: Stands on the generations of requests made from now on. A request that runs
+                meanwhile computes its stream again and keeps the older version.
+        """
+        self.weight_version = version
+        self._worker.post(lambda: self._scheduler.weights_changed(version))
+
+    def close(self) -> None:
+        """Stop the thread; whoever still waits gets an `EngineFailure`."""
+        self._worker.close()
+
+    def _check(self, request: Request) -> None:
+        prompt, params = request.prompt, request.params
+        if not prompt:
+            raise EngineFailure("the prompt is empty: a model needs at least one token")
+        if params.max_tokens < 1:
+            raise EngineFailure(f"max_tokens is {params.max_tokens}, expected at least 1")
+        if params.temperature < 0 or not 0 < params.top_p <= 1:
+            raise EngineFailure(
+                f"temperature {params.temperature:g} and top_p {params.top_p:g}: expected "
+                "temperature >= 0 and 0 < top_p <= 1"
+            )
+        if len(prompt) + params.max_tokens > self._max_seq_len:
+            raise EngineFailure(
+                f"{len(prompt)} prompt tokens + {params.max_tokens} to write = "
+                f"{len(prompt) + params.max_tokens} > max_seq_len {self._max_seq_len}"
+            )
+        if not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
+            raise EngineFailure(
+                f"token ids from {min(prompt)} to {max(prompt)}: the model knows "
+                f"0 to {self._vocabulary - 1}"
+            )
+
+
+def _check_sizes(config: Any, max_slots: int, max_seq_len: int, prefill_chunk: int) -> None:
+    sizes = {"max_slots": max_slots, "max_seq_len": max_seq_len, "prefill_chunk": prefill_chunk}
+    for name, size in sizes.items():
+        if size < 1:
+            raise ConfigError(f"{name} is {size}, expected at least 1")
+    known = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if known is not None and max_seq_len > known:
+        raise ConfigError(
+            f"max_seq_len is {max_seq_len}, the model knows {known} positions "
+            "(max_position_embeddings of its configuration)"
+        )

@@ -1,0 +1,104 @@
+"""Loads a model of transformers, and makes the in-process engine over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from retrain.config import ModelConfig
+from retrain.engine.transformers_architectures import slots_that_fit
+from retrain.engine.transformers_engine import TransformersEngine
+from retrain.errors import ConfigError
+
+KV_BYTES = 2 * 1024**3
+"""Memory for the engine's keys and values on a CPU; on a GPU it is a quarter of what is free."""
+
+
+def load_model(model: ModelConfig) -> Any:
+    """Load the causal language model that `model:` names.
+
+    `torch_dtype: auto` keeps float32 weights: AdamW's updates of 1e-6 vanish in bfloat16. On a GPU
+    the forward pass still runs in bfloat16, by autocast.
+
+    Raises:
+        ConfigError: It cannot be loaded; the message says what is missing.
+    """
+    dtype = torch.float32 if model.torch_dtype == "auto" else getattr(torch, model.torch_dtype)
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            model.name_or_path,
+            dtype=dtype,
+            revision=model.revision,
+            trust_remote_code=model.trust_remote_code,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"model.name_or_path: {model.name_or_path!r} cannot be loaded ({reason}); it must be a "
+            "Hugging Face model folder, or a name on the hub"
+        ) from error
+
+
+def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> TransformersEngine:
+    """Load a model for rollouts only, onto the GPU where there is one.
+
+    Args:
+        model: The `model:` section.
+        longest: Most tokens of an episode, the prompt included.
+        most: Most episodes in play at the same time.
+
+    Raises:
+        ConfigError: The model cannot be loaded, or no episode fits into memory.
+    """
+    if model.threads is not None:
+        torch.set_num_threads(model.threads)
+    cuda = torch.cuda.is_available()
+    with hidden_progress_bars():
+        loaded = load_model(model)
+    autocast = torch.bfloat16 if cuda and model.torch_dtype == "auto" else None
+    placed = loaded.to("cuda") if cuda else loaded
+    return fit_engine(placed, longest=longest, most=most, autocast=autocast)
+
+
+def fit_engine(
+    model: Any, *, longest: int | None, most: int, autocast: torch.dtype | None
+) -> TransformersEngine:
+    """Make an engine with as many KV slots as are needed and fit into memory.
+
+    Args:
+        model: A loaded model.
+        longest: Most tokens of an episode, the prompt included.
+        most: Most episodes in play at the same time.
+        autocast: What to compute in; None computes in the model's own type.
+
+    Raises:
+        ConfigError: `longest` is not known, or not even one episode fits into memory.
+    """
+    if longest is None:
+        raise ConfigError(
+            "algorithm.hyperparameters.max_context_len: must be set, since the model's own "
+            "configuration does not say how many positions it knows"
+        )
+    budget = torch.cuda.mem_get_info()[0] // 4 if torch.cuda.is_available() else KV_BYTES
+    fit = slots_that_fit(model.config, longest, budget, autocast or model.dtype)
+    return TransformersEngine(
+        model, max_slots=max(1, min(fit, most)), max_seq_len=longest, autocast_dtype=autocast
+    )
+
+
+@contextmanager
+def hidden_progress_bars() -> Iterator[None]:
+    """Keep the progress bars of transformers off the terminal."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,250 @@
+"""Continuous admission: who runs, on which slot, and what the next forwards compute.
+
+Knows nothing of threads or event loops: `step` is called over and over by one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from retrain.engine.base import Generation, SamplingParams
+from retrain.engine.transformers_cache import Span
+from retrain.engine.transformers_forward import Forward
+from retrain.engine.transformers_sampling import sample, uniform
+from retrain.engine.transformers_slots import Slot, SlotTable
+from retrain.errors import EngineFailure
+from retrain.types import FinishReason
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One turn to write.
+
+    Attributes:
+        session_id: Whose turn it is.
+        prompt: The whole stream so far.
+        params: How to sample.
+        seed: The turn's seed.
+        output_ids: What is written so far.
+        logprobs: The logprob of each.
+        cached_tokens: How many tokens of the prompt did not have to be computed.
+        weight_version: The weights when it was submitted, the oldest that had a part in it.
+        result: What the caller gets, once it is known.
+    """
+
+    session_id: str
+    prompt: list[int]
+    params: SamplingParams
+    seed: int
+    output_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    cached_tokens: int = 0
+    weight_version: str = "0"
+    result: Generation | EngineFailure | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """A request on its slot; `stream` is the prompt and what has been written."""
+
+    request: Request
+    slot: Slot
+    stream: list[int]
+
+    @property
+    def pending(self) -> int:
+        return len(self.stream) - len(self.slot.tokens)
+
+
+class Scheduler:
+    """Steps all running requests together; new ones join between two steps."""
+
+    def __init__(
+        self,
+        forward: Forward,
+        *,
+        max_slots: int,
+        prefill_chunk: int,
+        eviction_grace: float,
+        weight_version: str,
+    ) -> None:
+        """Begin with nothing to do.
+
+        Args:
+            forward: Computes the logits.
+            max_slots: Most requests that run together.
+            prefill_chunk: Most prompt tokens, padding included, that are computed between two
+                decoding steps.
+            eviction_grace: Seconds for which an idle slot is not taken from its session.
+            weight_version: The weights to begin with.
+        """
+        self._forward = forward
+        self._table = SlotTable(max_slots, eviction_grace)
+        self._prefill_chunk = prefill_chunk
+        self._weight_version = weight_version
+        self._waiting: list[Request] = []
+        self._running: list[_Run] = []
+        self._finished: list[Request] = []
+
+    def delay(self) -> float | None:
+        """Seconds until `step` has something to do; None while there is nothing to wait for."""
+        if self._running:
+            return 0.0
+        delays = [self._table.delay(request.session_id) or 0.0 for request in self._waiting]
+        return min(delays, default=None)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request, or refuse it where its session already has one."""
+        if self._find(request.session_id) is not None:
+            reason = f"session {request.session_id!r} already has a running request"
+            self._finish(request, EngineFailure(reason))
+            return
+        request.weight_version = self._weight_version
+        self._waiting.append(request)
+
+    def step(self) -> None:
+        """Admit what can be admitted, prefill one chunk, decode one token of every run."""
+        self._admit()
+        self._advance(self._next_prefill())
+        self._advance([Work(run, 1) for run in self._running if run.pending == 1])
+
+    def finished(self) -> list[Request]:
+        """Take the requests that have a result since the last call."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def abort(self, session_id: str) -> None:
+        """End the session's request with what it has written."""
+        request = self._find(session_id)
+        if request is not None:
+            self._end(request, FinishReason.ABORT)
+
+    def release(self, session_id: str) -> None:
+        """Abort and forget the session; the last one to go takes the buffers with it."""
+        self.abort(session_id)
+        self._table.release(session_id)
+        if self._table.empty:
+            self._forward.free()
+
+    def weights_changed(self, version: str) -> None:
+        """Drop everything that the old weights computed; runs compute their streams again."""
+        self._weight_version = version
+        self._forget()
+
+    def fail(self, reason: str, cause: BaseException | None = None) -> None:
+        """Give every waiting and running request the same failure, and drop all slots."""
+        for request in [*self._waiting, *(run.request for run in self._running)]:
+            failure = EngineFailure(reason)
+            failure.__cause__ = cause
+            self._finish(request, failure)
+        for run in self._running:
+            self._table.give_back(run.slot)
+        self._waiting, self._running = [], []
+        self._forget()
+
+    def _forget(self) -> None:
+        self._table.forget()
+        self._forward.free()
+
+    def _find(self, session_id: str) -> Request | None:
+        requests = [*self._waiting, *(run.request for run in self._running)]
+        return next((r for r in requests if r.session_id == session_id), None)
+
+    def _admit(self) -> None:
+        """Sessions that hold a slot come first: taking it from them would only move the wait."""
+        if not self._waiting:
+            return
+        self._waiting.sort(key=lambda request: not self._table.holds(request.session_id))
+        left = []
+        for request in self._waiting:
+            slot = self._table.take(request.session_id)
+            if slot is None:
+                left.append(request)
+                continue
+            request.cached_tokens = slot.keep_prefix(request.prompt)
+            self._running.append(_Run(request, slot, list(request.prompt)))
+        self._waiting = left
+
+    def _next_prefill(self) -> list[Work]:
+        """The oldest run whose stream needs computing, and others that pad little beside it."""
+        limit = self._prefill_chunk
+        if not self._forward.keeps_turns:
+            return [Work(run, run.pending) for run in self._running if run.pending > 1]
+        chosen: list[Work] = []
+        for run in self._running:
+            work = Work(run, min(run.pending, limit))
+            padded = (len(chosen) + 1) * max(item.tokens for item in [*chosen, work])
+            real = sum(item.tokens for item in [*chosen, work])
+            if run.pending > 1 and (not chosen or padded <= min(limit, 2 * real)):
+                chosen.append(work)
+        return chosen
+
+    def _advance(self, work: Sequence[Work]) -> None:
+        if not work:
+            return
+        logits_BV = self._forward([item.span() for item in work])
+        for item in work:
+            item.mark_computed()
+        ready = [(row, item.run) for row, item in enumerate(work) if not item.run.pending]
+        if not ready:
+            return
+        if len(ready) < len(work):
+            logits_BV = logits_BV[[row for row, _ in ready]]
+        requests = [run.request for _, run in ready]
+        draws = [uniform(r.seed, len(r.output_ids)) for r in requests]
+        ids, logprobs = sample(logits_BV, [r.params for r in requests], draws)
+        for (_, run), token, logprob in zip(ready, ids, logprobs, strict=True):
+            self._append(run, token, logprob)
+
+    def _append(self, run: _Run, token: int, logprob: float) -> None:
+        request = run.request
+        run.stream.append(token)
+        request.output_ids.append(token)
+        request.logprobs.append(logprob)
+        if token in request.params.stop_token_ids:
+            self._end(request, FinishReason.STOP)
+        elif len(request.output_ids) >= request.params.max_tokens:
+            self._end(request, FinishReason.LENGTH)
+
+    def _end(self, request: Request, reason: FinishReason) -> None:
+        for run in self._running:
+            if run.request is request:
+                self._leave(run)
+        self._waiting = [other for other in self._waiting if other is not request]
+        meta = {"cached_tokens": request.cached_tokens, "prompt_tokens": len(request.prompt)}
+        generation = Generation(
+            tuple(request.output_ids),
+            tuple(request.logprobs),
+            reason,
+            weight_version=request.weight_version,
+            meta=meta,
+        )
+        self._finish(request, generation)
+
+    def _leave(self, run: _Run) -> None:
+        self._running = [other for other in self._running if other is not run]
+        self._table.give_back(run.slot)
+        if not self._forward.keeps_turns:
+            self._table.release(run.request.session_id)
+
+    def _finish(self, request: Request, result: Generation | EngineFailure) -> None:
+        request.result = result
+        self._finished.append(request)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The next `tokens` tokens of a run's stream."""
+
+    run: _Run
+    tokens: int
+
+    def span(self) -> Span:
+        """What the forward computes."""
+        start = len(self.run.slot.tokens)
+        return Span(self.run.slot.index, start, self.run.stream[start : start + self.tokens])
+
+    def mark_computed(self) -> None:
+        """The slot now holds these tokens."""
+        self.run.slot.tokens.extend(self.span().ids)
