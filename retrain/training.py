@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from retrain.compose import load_backend
 from retrain.config import ModelConfig, RunConfig, dump_config
+from retrain.errors import DataError, MissingDependency
 from retrain.report.curve import plot_curve
 from retrain.report.result import RunResult, read_result, write_result
 from retrain.report.run_folder import CONFIG, CURVE, RunFolder
@@ -91,10 +93,18 @@ def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> R
     if model_dir is not None:
         plan = backend.plan(starting_from(config, model_dir))
     result = backend.train(plan, resume=resume)
-    plot_curve(result.run_dir)
+    _draw(result.run_dir)
     if not result.interrupted:
         write_result(result)
     return result
+
+
+def _draw(run_dir: Path) -> None:
+    """Draw the curve; a run that trained well does not fail for want of a picture."""
+    try:
+        plot_curve(run_dir)
+    except (MissingDependency, DataError) as error:
+        warnings.warn(f"no curve was drawn: {error}", stacklevel=2)
 
 
 def starting_from(config: RunConfig, model_dir: Path) -> RunConfig:

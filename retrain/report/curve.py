@@ -10,6 +10,9 @@ from retrain.report.metrics import read_metrics
 from retrain.report.run_folder import CONFIG, CURVE, METRICS
 from retrain.report.series import Series
 
+DRAWN = ("reward/mean", "success", "eval/success", "train/loss")
+"""The metrics of the large panel; the loss only where there is no other (supervised runs)."""
+
 
 def plot_curve(run_dir: Path) -> Path:
     """Draw the learning curve of a run into its folder.
@@ -26,8 +29,8 @@ def plot_curve(run_dir: Path) -> Path:
         RunFolderError: The picture cannot be written.
     """
     rows = read_metrics(run_dir / METRICS)
-    if not any(Series.of(rows, name) for name in ("reward/mean", "success", "eval/success")):
-        raise DataError(f"{run_dir / METRICS}: holds no reward and no success to draw yet")
+    if not any(Series.of(rows, name) for name in DRAWN):
+        raise DataError(f"{run_dir / METRICS}: holds none of {', '.join(DRAWN)} to draw yet")
     try:
         from retrain.report.curve_panels import write_png
     except ImportError as error:

@@ -18,7 +18,7 @@ from retrain.report.series import Series
 from retrain.report.terminal import one_line
 
 _INK, _MUTED, _GRID = "#1f2933", "#5b6875", "#e6eaee"
-_SUCCESS, _REWARD, _HELD_OUT = "#12805c", "#3b76d9", "#d1491b"
+_SUCCESS, _REWARD, _HELD_OUT, _LOSS = "#12805c", "#3b76d9", "#d1491b", "#5b6875"
 _STYLE: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -52,6 +52,8 @@ _SMALL = (
     _Panel("response/tokens", "response, sampled tokens per episode", "#7a52b3"),
     _Panel("train/logprob_abs_diff", "mean |train - rollout logprob|, nats", "#a6761d", True),
 )
+
+_LOSS_PANEL = _Panel("train/loss", "loss, nats per trained token", _LOSS)
 
 
 def write_png(file: BinaryIO, rows: Sequence[MetricRow], title: str) -> None:
@@ -94,6 +96,9 @@ def _draw_main(axes: Axes, rows: Sequence[MetricRow]) -> None:
     apart = shares and bool(reward) and not _is_share(reward)
     rewards = axes.twinx() if apart else axes
     handles: list[Artist] = []
+    if not (shares or reward):
+        _draw_small(axes, Series.of(rows, "train/loss"), _LOSS_PANEL)
+        return
     if reward:
         handles.append(_line(rewards, reward, _REWARD, "reward, batch mean"))
     if success:

@@ -125,10 +125,15 @@ class Pace:
 
 
 def headline(metrics: Mapping[str, float]) -> dict[str, str]:
-    """The few metrics that a progress line has room for, formatted; absent ones left out."""
+    """The few metrics that a progress line has room for, formatted; absent ones left out.
+
+    The loss stands there only where nothing was rolled out: under reinforcement learning it says
+    little.
+    """
+    rolled_out = any(name in metrics for name in _HEADLINE)
     return {
         label: form.format(metrics[name])
-        for name, (label, form) in _HEADLINE.items()
+        for name, (label, form) in (_HEADLINE if rolled_out else _SUPERVISED).items()
         if metrics.get(name) is not None
     }
 
@@ -140,6 +145,7 @@ _HEADLINE = {
     "response/tokens": ("tokens", "{:.0f}"),
     "rollout/tokens_per_second": ("tokens/s", "{:,.0f}"),
 }
+_SUPERVISED = {"train/loss": ("loss", "{:.3f}")}
 
 
 def duration(seconds: float | None) -> str:

@@ -74,8 +74,8 @@ def test_without_matplotlib_the_error_says_what_to_type(
 
 
 def test_a_run_with_nothing_to_draw_says_so(tmp_path: Path) -> None:
-    write_run(tmp_path, [(1, {"train/loss": 1.0, "reward/mean": float("nan")})])
-    with pytest.raises(DataError, match="no reward and no success to draw yet"):
+    write_run(tmp_path, [(1, {"train/grad_norm": 1.0, "reward/mean": float("nan")})])
+    with pytest.raises(DataError, match="holds none of reward/mean, .* to draw yet"):
         plot_curve(tmp_path)
 
 
@@ -113,3 +113,8 @@ def test_smoothing_stays_within_the_values(values: list[float]) -> None:
     smoothed = Series(tuple(range(len(values))), tuple(values)).smoothed()
     assert len(smoothed) == len(values)
     assert min(values) <= min(smoothed) <= max(smoothed) <= max(values)
+
+
+def test_a_supervised_run_shows_its_loss(tmp_path: Path) -> None:
+    write_run(tmp_path, [(i, {"train/loss": 3.0 / i}) for i in range(1, 20)])
+    assert plot_curve(tmp_path).stat().st_size > 10_000
