@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     )
     from retrain.config import PromptSourceConfig, RunConfig
     from retrain.engine.base import InferenceEngine, SamplingParams
+    from retrain.engine.transformers_engine import TransformersEngine
     from retrain.rendering import DeltaRenderer
     from retrain.rollout.buffer import DataBuffer
-    from retrain.types import Task
+    from retrain.sample import Sample
+    from retrain.types import Task, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,21 @@ class Composition:
             evaluation=evaluation,
         )
         return RolloutBridge(self.environment, self.rewards, engine, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """One episode that no model took part in, for the dry run.
+
+    Attributes:
+        samples: Its samples.
+        recorded: Whether the turns are those of a demonstration; else they are scripted.
+        trajectory: The episode; None for a demonstration.
+    """
+
+    samples: tuple[Sample, ...]
+    recorded: bool
+    trajectory: Trajectory | None = None
 
 
 def load_backend(name: str) -> Backend:
@@ -110,6 +127,59 @@ def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Compos
     )
 
 
+def load_engine(
+    name: str, composition: Composition, *, model_dir: str | Path | None = None
+) -> TransformersEngine:
+    """Load the engine that plays episodes without training.
+
+    Args:
+        name: "transformers": in this process.
+        composition: Gives the model, the bounds of an episode and the concurrency.
+        model_dir: Where to load the weights from; None is `model.name_or_path`.
+
+    Raises:
+        ConfigError: There is no such engine, or the model cannot be loaded.
+        MissingDependency: torch or transformers is not installed.
+    """
+    if name != "transformers":
+        raise ConfigError(f"unknown engine {name!r}: known: transformers")
+    _transformers()
+    from retrain.engine.transformers_loading import load_engine as load
+
+    config = composition.config
+    model = config.model
+    if model_dir is not None:
+        changed: Mapping[str, object] = {"name_or_path": str(model_dir), "revision": None}
+        model = model.model_copy(update=changed)
+    limits = composition.environment.limits
+    return load(model, longest=limits.max_context_len, most=config.rollout.concurrency)
+
+
+async def preview(composition: Composition, task: Task) -> Preview:
+    """Play one episode without a model: a demonstration's turns, or scripted ones.
+
+    Args:
+        composition: The bridges; the environment, the template and the rewards are real.
+        task: What the episode is about.
+
+    Raises:
+        DataError: An sft task that is no demonstration.
+    """
+    from bridges.demonstrations import demonstration_samples
+    from bridges.preview import preview_episode
+
+    renderer, environment = composition.renderer, composition.environment
+    if composition.config.algorithm.name == "sft":
+        tools = await environment.tools()
+        samples = await demonstration_samples([task], renderer, environment.limits, tools)
+        return Preview(tuple(samples), recorded=True)
+    episode = await preview_episode(
+        task, renderer, environment.make_environment, environment.limits
+    )
+    (scored,) = await composition.rewards.score([episode])
+    return Preview(tuple(composition.data_format.to_samples(scored)), False, scored)
+
+
 def make_renderer(config: RunConfig, model_dir: str | Path | None = None) -> DeltaRenderer:
     """Load the tokenizer and check its template.
 
@@ -141,7 +211,7 @@ def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> An
         return transformers.AutoTokenizer.from_pretrained(
             name, trust_remote_code=config.model.trust_remote_code, **_revision(config, model_dir)
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged tokenizer.json raises a bare Exception
         reason = str(error).strip().partition("\n")[0]
         raise ConfigError(f"model.name_or_path: no tokenizer in {name!r} ({reason})") from error
 
@@ -157,6 +227,19 @@ def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> t
 
     section = source or config.prompt_source
     return read_tasks(section.type, section.source_config, config.base_dir)
+
+
+def check_inputs(config: RunConfig) -> None:
+    """Make the bridges and read all tasks, so that a mistake shows before a run folder is made.
+
+    Raises:
+        ConfigError: The environment, a reward or the template cannot be used.
+        DataError: A prompt source is wrong.
+    """
+    compose(config)
+    make_tasks(config)
+    if config.evaluation is not None:
+        make_tasks(config, config.evaluation.prompt_source)
 
 
 def make_buffer(config: RunConfig, tasks: Sequence[Task]) -> DataBuffer:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrain.compose import load_backend
+from retrain.compose import check_inputs, load_backend
 from retrain.config import ModelConfig, RunConfig, dump_config
 from retrain.errors import DataError, MissingDependency
 from retrain.report.curve import plot_curve
@@ -61,6 +61,8 @@ def train(config: RunConfig, *, resume: bool = False) -> RunResult:
     stages = plan_run(config)
     for stage in stages:
         stage.plan.require_runnable()
+    for stage in stages:
+        check_inputs(stage.plan.config)
     if not config.stages:
         return _train_stage(stages[0], None, resume=resume)
     with RunFolder.create(config.output_dir, resume=resume) as folder:

@@ -1,1 +1,1 @@
-"""retrain.cli"""
+"""The command line: one file per command. Importing it loads nothing heavy."""

@@ -21,7 +21,8 @@ class ModelConfig(Section):
         min_length=1, description="a name on the Hugging Face Hub, or a folder"
     )
     torch_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="the type of the weights; auto is float32, with bfloat16 autocast on a GPU"
+        default="auto",
+        description="the type of the weights; auto is float32, with bfloat16 autocast on a GPU",
     )
     trust_remote_code: bool = Field(default=False, description="run code that the model brings")
     peft: JsonMapping | None = Field(default=None, description="LoRA settings; null trains it all")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
-from transformers.utils import logging
+from transformers.utils import logging as transformers_logging
 
 from retrain.config import ModelConfig
 from retrain.engine.transformers_architectures import slots_that_fit
@@ -95,6 +95,7 @@ def fit_engine(
 @contextmanager
 def hidden_progress_bars() -> Iterator[None]:
     """Keep the progress bars of transformers off the terminal."""
+    logging: Any = transformers_logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

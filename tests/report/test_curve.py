@@ -75,7 +75,7 @@ def test_without_matplotlib_the_error_says_what_to_type(
 
 def test_a_run_with_nothing_to_draw_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, [(1, {"train/grad_norm": 1.0, "reward/mean": float("nan")})])
-    with pytest.raises(DataError, match="holds none of reward/mean, .* to draw yet"):
+    with pytest.raises(DataError, match=r"holds none of reward/mean, .* to draw yet"):
         plot_curve(tmp_path)
 
 

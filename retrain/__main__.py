@@ -1,0 +1,5 @@
+"""`python -m retrain`: the command line."""
+
+from retrain.cli.main import main
+
+main()

@@ -1,0 +1,53 @@
+"""`retrain`: the command line's entry point."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from retrain import __version__
+from retrain.cli.exits import RetrainCommand, tolerate_any_encoding
+from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
+from retrain.cli.plan import plan
+from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
+from retrain.cli.rollout import rollout
+from retrain.cli.train import EXAMPLE as TRAIN_EXAMPLE
+from retrain.cli.train import train
+
+app = typer.Typer(
+    name="retrain",
+    help="Train language-model agents with reinforcement learning: one configuration, any backend.",
+    epilog="Exit codes: 0 done, 1 the run failed, 2 bad input, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("train", cls=RetrainCommand, epilog=TRAIN_EXAMPLE)(train)
+app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
+app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"retrain {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    tolerate_any_encoding()
+    app()
