@@ -15,7 +15,7 @@ from backends.base import Plan, Problem, Severity
 from backends.recorder import RunRecorder
 from backends.trl.checkpoints import Checkpoint, newest_checkpoint
 from retrain.compose import compose, load_tokenizer, make_tasks
-from retrain.config import RunConfig, dump_config
+from retrain.config import RunConfig, dump_config, redact
 from retrain.errors import BackendFailure, MissingDependency, RetrainError, RunFolderError
 from retrain.report.progress import make_progress
 from retrain.report.result import RunResult
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 TESTED = "1.16.0"
 """The TRL release whose private methods the trainer extends."""
+
+BEGINNING = -1
+"""Before iteration 0, which is the evaluation before training."""
 
 INSTALL = "pip install 'retrain[trl]'"
 
@@ -88,8 +91,8 @@ class TRLBackend:
 def _train(plan: Plan, *, resume: bool) -> RunResult:
     import torch
 
-    from backends.trl.model import load_model
     from backends.trl.session import Session
+    from retrain.engine.transformers_loading import load_model
 
     config = plan.config
     if config.model.threads is not None:
@@ -101,9 +104,9 @@ def _train(plan: Plan, *, resume: bool) -> RunResult:
         tokenizer.pad_token_id = composition.renderer.pad_token_id
     with RunFolder.create(config.output_dir, resume=resume) as folder:
         checkpoint = _rewind(folder, plan) if resume else None
-        model = load_model(config)
+        model = load_model(config.model)
         folder.write_text(CONFIG, dump_config(config))
-        folder.write_text(PLAN, json.dumps(dict(plan.arguments), indent=2) + "\n")
+        folder.write_text(PLAN, json.dumps(redact(plan.arguments), indent=2) + "\n")
         recorder = RunRecorder(folder, make_progress(), composition.renderer.decode)
         return _run(Session(plan, composition, model, tokenizer, recorder, checkpoint), tasks)
 
@@ -111,7 +114,7 @@ def _train(plan: Plan, *, resume: bool) -> RunResult:
 def _rewind(folder: RunFolder, plan: Plan) -> Checkpoint | None:
     checkpoint = newest_checkpoint(folder.checkpoints)
     steps = plan.sizes["optimizer_steps_per_iteration"]
-    folder.rewind(0 if checkpoint is None else checkpoint.step // steps)
+    folder.rewind(BEGINNING if checkpoint is None else checkpoint.step // steps)
     return checkpoint
 
 

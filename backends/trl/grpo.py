@@ -18,15 +18,12 @@ from backends.trl.interrupt import GracefulInterrupt
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
 from retrain.compose import make_buffer, make_tasks
-from retrain.engine.transformers_architectures import slots_that_fit
 from retrain.engine.transformers_engine import TransformersEngine
+from retrain.engine.transformers_loading import fit_engine
 from retrain.rollout.buffer import DataBuffer
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
 from retrain.types import Group, Task
-
-KV_BYTES = 2 * 1024**3
-"""Memory for the engine's keys and values on a CPU; on a GPU it is a quarter of what is free."""
 
 
 def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
@@ -57,16 +54,11 @@ def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
 
 def make_engine(session: Session) -> TransformersEngine:
     """Make the in-process engine over the model that is trained."""
-    limits = session.composition.environment.limits
-    autocast = torch.bfloat16 if session.plan.arguments["bf16"] else None
-    longest = limits.max_context_len or session.model.config.get_text_config().n_positions
-    budget = torch.cuda.mem_get_info()[0] // 4 if torch.cuda.is_available() else KV_BYTES
-    fit = slots_that_fit(session.model.config, longest, budget, autocast or session.model.dtype)
-    return TransformersEngine(
+    return fit_engine(
         session.model,
-        max_slots=max(1, min(fit, session.config.rollout.concurrency)),
-        max_seq_len=longest,
-        autocast_dtype=autocast,
+        longest=session.composition.environment.limits.max_context_len,
+        most=session.config.rollout.concurrency,
+        autocast=torch.bfloat16 if session.plan.arguments["bf16"] else None,
     )
 
 

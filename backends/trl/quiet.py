@@ -12,14 +12,8 @@ from contextlib import contextmanager
 def quiet_frameworks() -> Iterator[None]:
     """Hide progress bars and deprecation warnings of transformers and TRL."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    from transformers.utils import logging
+    from retrain.engine.transformers_loading import hidden_progress_bars
 
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
-            yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+    with hidden_progress_bars(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+        yield

@@ -40,11 +40,7 @@ def train_sft(session: Session, tasks: Sequence[Task]) -> Any:
     Returns:
         The trainer.
     """
-    composition = session.composition
-    tools = composition.environment.make_environment().tools
-    samples = asyncio.run(
-        demonstration_samples(tasks, composition.renderer, composition.environment.limits, tools)
-    )
+    samples = asyncio.run(_samples(session, tasks))
     with GracefulInterrupt(session.announce_stop) as interrupt:
         trainer = CheckpointedSFTTrainer(
             model=session.model,
@@ -56,6 +52,13 @@ def train_sft(session: Session, tasks: Sequence[Task]) -> Any:
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=session.resume_path)
         return trainer
+
+
+async def _samples(session: Session, tasks: Sequence[Task]) -> list[Sample]:
+    composition = session.composition
+    environment = composition.environment
+    tools = await environment.tools()
+    return await demonstration_samples(tasks, composition.renderer, environment.limits, tools)
 
 
 def as_row(sample: Sample) -> dict[str, list[int]]:
