@@ -10,7 +10,7 @@ from itertools import count
 
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import Generation, InferenceEngine, SamplingParams
-from retrain.environment.base import Environment
+from retrain.environment.base import Environment, ToolSchema
 from retrain.errors import (
     EngineFailure,
     EnvironmentFailure,
@@ -64,6 +64,20 @@ class EnvironmentBridge:
         self.renderer = renderer
         self.make_environment = make_environment
         self.limits = limits
+
+    async def tools(self) -> tuple[ToolSchema, ...]:
+        """The tools that a fresh environment offers, for prompts that no episode is played from.
+
+        Raises:
+            EnvironmentFailure: The environment cannot be made, or raised.
+        """
+        async with boundary(EnvironmentFailure, "environment constructor"):
+            environment = self.make_environment()
+        async with boundary(EnvironmentFailure, "tools"):
+            tools = tuple(environment.tools)
+        async with boundary(EnvironmentFailure, "close", timeout=self.limits.step_timeout):
+            await environment.close()
+        return tools
 
     async def run(
         self,
@@ -208,7 +222,11 @@ class _Episode:
         with self._timed("engine"):
             async with boundary(EngineFailure, "generate", timeout=timeout):
                 generation = await self.engine.generate(
-                    self.stream, params, session_id=self.session, seed=turn_seed
+                    self.stream,
+                    params,
+                    session_id=self.session,
+                    seed=turn_seed,
+                    images=self.task.images or None,
                 )
         written = len(generation.output_ids)
         if written != len(generation.logprobs) or written > params.max_tokens:

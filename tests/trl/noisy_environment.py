@@ -11,13 +11,20 @@ from retrain.types import Action, Message, Observation, StepResult, Task
 
 
 class Noisy(Environment):
-    """Ends after one to three turns; fails in one episode of `fail_every`."""
+    """Ends after one to three turns; fails in one step of `fail_every`, or in chosen resets."""
 
-    def __init__(self, fail_every: int = 0) -> None:
+    made = 0
+
+    def __init__(self, fail_every: int = 0, fail_reset_every: int = 0) -> None:
+        type(self).made += 1
+        self.number = type(self).made
         self.fail_every = fail_every
+        self.fail_reset_every = fail_reset_every
         self.turns = 0
 
     async def reset(self, task: Task, seed: int) -> Observation:
+        if self.fail_reset_every and self.number % self.fail_reset_every == 0:
+            raise RuntimeError("the world did not begin")
         self.turns = 0
         return Observation(task.messages)
 

@@ -106,13 +106,11 @@ def test_token_mean_is_over_one_optimizer_step(config: Any, spy: Any) -> None:
             torch.testing.assert_close(batch.loss, (per_token * mask).sum() / tokens)
 
 
-def test_failed_episode_is_a_row_that_changes_nothing(config: Any, spy: Any) -> None:
-    sections = {
-        "environment": {
-            "type": "noisy_environment:Noisy",
-            "env_specific_config": {"fail_every": 4},
-        }
-    }
+@pytest.mark.parametrize("fails", ["fail_every", "fail_reset_every"])
+def test_failed_episode_is_a_row_that_changes_nothing(config: Any, spy: Any, fails: str) -> None:
+    """Also one that failed before its first prompt: TRL breaks on an empty completion."""
+    environment = {"type": "noisy_environment:Noisy", "env_specific_config": {fails: 4}}
+    sections = {"environment": environment}
     run(config(num_iterations=1, sections=sections))
     rows = spy.batches[0].rows
     failed = [row for row in rows if row.status is Status.FAILED]
@@ -131,6 +129,16 @@ def test_failed_episode_is_a_row_that_changes_nothing(config: Any, spy: Any) -> 
         members = [m for m in rows if m.group_index == row.group_index and m not in failed]
         expected = group_advantages("grpo", [m.reward for m in members])
         assert tuple(m.advantage for m in members) == expected
+
+
+def test_truncated_episode_is_trained_on_and_ends_on_a_model_token(config: Any, spy: Any) -> None:
+    """TRL would call every row truncated that does not end on eos; the status is ours."""
+    run(config(num_iterations=1, max_response_len=30))
+    rows = spy.batches[0].rows
+    truncated = [row for row in rows if row.status is Status.TRUNCATED]
+    assert truncated
+    assert all(row.loss_mask[-1] == 1 for row in truncated)
+    assert max(row.response_length for row in rows) <= 30
 
 
 def test_reward_that_trl_logs_is_the_raw_one(config: Any, spy: Any) -> None:
