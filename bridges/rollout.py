@@ -72,6 +72,10 @@ class RolloutBridge:
         self.settings = settings
         self._room = asyncio.Semaphore(settings.concurrency)
 
+    def with_settings(self, settings: RolloutSettings) -> RolloutBridge:
+        """The same bridge, collecting in another way."""
+        return RolloutBridge(self.environment, self.rewards, self.engine, settings)
+
     async def collect(
         self, groups: Sequence[GroupRequest], *, refill: Refill | None = None
     ) -> list[Group]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from retrain.errors import Boundary, ConfigError, MissingDependency
 
 if TYPE_CHECKING:
-    from backends.base import Backend
+    from backends.base import Backend, Problem
     from bridges import (
         DataFormatBridge,
         EnvironmentBridge,
@@ -96,6 +96,19 @@ def load_backend(name: str) -> Backend:
     from backends.registry import BACKENDS
 
     return BACKENDS.get(name)()
+
+
+def make_problem(key: str, message: str, *, stops: bool = True) -> Problem:
+    """Make a problem, as a backend's plan lists them.
+
+    Args:
+        key: The configuration key it is about, or "" where the message names it.
+        message: What is wrong and what to do.
+        stops: Whether it stops the run; else it is a warning.
+    """
+    from backends.base import Problem, Severity
+
+    return Problem(key, message, Severity.ERROR if stops else Severity.WARNING)
 
 
 def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Composition:

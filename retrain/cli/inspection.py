@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retrain.errors import Boundary, ConfigError, RetrainError
@@ -43,8 +43,7 @@ class Inspection:
 
     Attributes:
         name: The stage's name; "" for a run without stages.
-        plan: What the framework will receive.
-        problems: What cannot be honoured, and warnings: the plan's, and what was found here.
+        plan: What the framework will receive; its problems include those that were found here.
         template: The chat template; None where it cannot be loaded.
         preview: One episode; None where none can be played.
         composition: The bridges; None where they cannot be made.
@@ -52,39 +51,27 @@ class Inspection:
 
     name: str
     plan: Plan
-    problems: tuple[Problem, ...]
     template: TemplateFacts | None = None
     preview: Preview | None = None
-    composition: Composition | None = field(default=None, repr=False)
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        """The problems that stop the run."""
-        from backends.base import Severity
-
-        return tuple(p for p in self.problems if p.severity is Severity.ERROR)
+    composition: Composition | None = None
 
 
 def inspect_stage(stage: StagePlan) -> Inspection:
     """Make the bridges of a stage and play one episode without a model."""
-    from backends.base import Problem, Severity
-    from retrain.compose import compose
+    from retrain.compose import compose, make_problem
 
-    plan = stage.plan
     try:
-        composition = compose(plan.config)
+        composition = compose(stage.plan.config)
     except RetrainError as error:
-        return Inspection(stage.name, plan, (*plan.problems, Problem("", str(error))))
-    template = TemplateFacts.of(composition.renderer)
-    warned = tuple(
-        Problem("rendering", text, Severity.WARNING) for text in composition.renderer.warnings
-    )
+        return Inspection(stage.name, _with(stage.plan, make_problem("", str(error))))
+    renderer = composition.renderer
+    warned = [make_problem("rendering", text, stops=False) for text in renderer.warnings]
     preview, found = _preview(composition)
-    problems = (*plan.problems, *warned, *found)
-    return Inspection(stage.name, plan, problems, template, preview, composition)
+    plan = _with(stage.plan, *warned, *found)
+    return Inspection(stage.name, plan, TemplateFacts.of(renderer), preview, composition)
 
 
-def require_runnable(inspections: tuple[Inspection, ...]) -> None:
+def require_runnable(inspections: Iterable[Inspection]) -> None:
     """Refuse a run with an error in any stage.
 
     Raises:
@@ -93,34 +80,37 @@ def require_runnable(inspections: tuple[Inspection, ...]) -> None:
     lines = [
         f"stage {found.name}: {problem}" if found.name else str(problem)
         for found in inspections
-        for problem in found.errors
+        for problem in found.plan.errors
     ]
     if lines:
         raise ConfigError("\n".join(lines))
 
 
-def _preview(composition: Composition) -> tuple[Preview | None, tuple[Problem, ...]]:
-    from backends.base import Problem
-    from retrain.compose import make_tasks, preview
+def _with(plan: Plan, *problems: Problem) -> Plan:
+    return replace(plan, problems=(*plan.problems, *problems))
 
+
+def _preview(composition: Composition) -> tuple[Preview | None, list[Problem]]:
+    from retrain.compose import make_problem, make_tasks, preview
+
+    config = composition.config
     try:
-        tasks = make_tasks(composition.config)
+        tasks = make_tasks(config)
+        if config.evaluation is not None:
+            make_tasks(config, config.evaluation.prompt_source)
         played = asyncio.run(preview(composition, tasks[0]))
-        if composition.config.evaluation is not None:
-            make_tasks(composition.config, composition.config.evaluation.prompt_source)
     except RetrainError as error:
-        return None, (Problem("", str(error)),)
+        return None, [make_problem("", str(error))]
     return played, _episode_problems(played)
 
 
-def _episode_problems(played: Preview) -> tuple[Problem, ...]:
+def _episode_problems(played: Preview) -> list[Problem]:
     """A failure that no model could avoid is an error; what a scripted turn caused is a warning."""
-    from backends.base import Problem, Severity
+    from retrain.compose import make_problem
 
     episode = played.trajectory
     if episode is None or episode.error is None:
-        return ()
+        return []
     certain = not episode.turns or episode.error.boundary is Boundary.RENDERING
-    severity = Severity.ERROR if certain else Severity.WARNING
     reason = f"the episode of task {episode.task.id!r} fails: {episode.error.reason}"
-    return (Problem(str(episode.error.boundary), reason, severity),)
+    return [make_problem(str(episode.error.boundary), reason, stops=certain)]

@@ -18,7 +18,7 @@ def plan_document(experiment_name: str, inspections: Sequence[Inspection]) -> di
     """What `retrain plan --json` prints; a run without stages has one stage without a name."""
     return {
         "experiment_name": experiment_name,
-        "runnable": not any(found.errors for found in inspections),
+        "runnable": not any(found.plan.errors for found in inspections),
         "stages": [_stage(found) for found in inspections],
     }
 
@@ -37,7 +37,7 @@ def _stage(found: Inspection) -> dict[str, Any]:
         "arithmetic": explained_sizes(plan),
         "template": _template(found),
         "preview": _preview(found),
-        "problems": [_problem(problem) for problem in found.problems],
+        "problems": [_problem(problem) for problem in plan.problems],
     }
 
 

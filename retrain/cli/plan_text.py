@@ -28,7 +28,7 @@ def print_inspection(found: Inspection, console: Console) -> None:
         _section("chat template", _template(found.template), console)
     if found.preview is not None:
         _print_episode(found, console)
-    lines = [f"{problem.severity}: {problem}" for problem in found.problems]
+    lines = [f"{problem.severity}: {problem}" for problem in plan.problems]
     _section("what cannot be honoured, and warnings", lines or ["none"], console)
 
 

@@ -63,12 +63,12 @@ def _report(run: RunConfig, result: RunResult, console: Console) -> None:
         if summary is not None:
             print_summary(summary, console)
             typer.echo()
-    typer.echo(f"model: {result.model_dir}")
-    typer.echo(f"samples: {result.run_dir / 'samples'}")
+    typer.echo(f"model: {result.model_dir.absolute()}")
+    typer.echo(f"samples: {result.run_dir.absolute() / 'samples'}")
 
 
 def _next_step(result: RunResult, config: Path, overrides: Sequence[str]) -> None:
-    options = ["--checkpoint", str(result.model_dir), "-n", "4"]
+    options = ["--checkpoint", str(result.model_dir.absolute()), "-n", "4"]
     typer.echo(f"see it play: {_command('rollout', config, overrides, *options)}")
 
 
@@ -77,7 +77,7 @@ def _finished(run: RunConfig, result: RunResult) -> list[tuple[str, Path]]:
     found: list[tuple[str, Path]] = []
     for name, stage in run.stage_configs():
         title, run_dir = f"{run.experiment_name}, stage {name}", stage.output_dir.absolute()
-        last = run_dir == result.run_dir
+        last = run_dir == result.run_dir.absolute()
         if stage.algorithm.name != "sft" or (last and not found):
             found.append((title, run_dir))
         if last:

@@ -1,0 +1,141 @@
+"""One episode without a model: the real environment and template, with turns that are given.
+
+The dry run shows it, so that a mask can be read before anything is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bridges.demonstrations import TurnRenderer
+from bridges.environment import EnvironmentBridge, EnvironmentFactory
+from bridges.limits import EpisodeLimits
+from retrain.engine.base import SamplingParams
+from retrain.engine.scripted import ScriptedEngine
+from retrain.environment.base import Environment, ToolSchema
+from retrain.errors import RenderingFailure
+from retrain.seeds import EpisodeSeed
+from retrain.types import Action, Message, Observation, StepResult, Task, ToolCall, Trajectory
+
+_TURNS = 2
+_NO_LABEL = "An answer."
+_EXAMPLES: Mapping[str, Any] = {
+    "integer": 1,
+    "number": 1.0,
+    "boolean": True,
+    "array": [],
+    "null": None,
+}
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What has been said so far, and which tools there are."""
+
+    messages: list[Message]
+    tools: Sequence[ToolSchema] = ()
+
+
+async def preview_episode(
+    task: Task, renderer: TurnRenderer, make_environment: EnvironmentFactory, limits: EpisodeLimits
+) -> Trajectory:
+    """Play one episode with scripted turns.
+
+    Where the environment has tools, the first turn calls the first of them with arguments of the
+    right types; the next turn answers with the task's label. At most two turns are played.
+
+    Args:
+        task: What the episode is about.
+        renderer: The model's renderer.
+        make_environment: Makes the environment; called once.
+        limits: Bounds of the episode.
+
+    Returns:
+        The trajectory, not yet scored. A failure is data on it, as in every episode.
+    """
+    conversation = _Conversation([])
+    bridge = EnvironmentBridge(
+        renderer,
+        lambda: _Witnessed(make_environment(), conversation),
+        replace(limits, max_turns=min(_TURNS, limits.max_turns or _TURNS), engine_retries=0),
+    )
+    script = _Script(task, renderer, conversation)
+    return await bridge.run(
+        task,
+        engine=ScriptedEngine(lambda *_: script.next_turn()),
+        params=SamplingParams(max_tokens=limits.max_response_len),
+        seed=EpisodeSeed(0, "preview", task.id, 0, 0),
+    )
+
+
+class _Witnessed(Environment):
+    """An environment whose side of the conversation is noted as it goes."""
+
+    def __init__(self, inner: Environment, conversation: _Conversation) -> None:
+        self._inner = inner
+        self._conversation = conversation
+
+    @property
+    def tools(self) -> Sequence[ToolSchema]:
+        return self._inner.tools
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        observation = await self._inner.reset(task, seed)
+        if isinstance(observation, Observation):
+            self._conversation.messages += observation.messages
+        self._conversation.tools = self._inner.tools
+        return observation
+
+    async def step(self, action: Action) -> StepResult:
+        result = await self._inner.step(action)
+        if isinstance(result, StepResult):
+            self._conversation.messages += result.observation.messages
+        return result
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class _Script:
+    """Writes the model's side."""
+
+    def __init__(self, task: Task, renderer: TurnRenderer, conversation: _Conversation) -> None:
+        self._renderer = renderer
+        self._conversation = conversation
+        self._answer = Message("assistant", _NO_LABEL if task.label is None else str(task.label))
+        self._calls_a_tool = True
+
+    def next_turn(self) -> list[int]:
+        """The ids of the next turn; the stop token alone where the template writes no such turn."""
+        conversation = self._conversation
+        message = self._message()
+        self._calls_a_tool = False
+        try:
+            ids = self._renderer.turn(conversation.messages, message, conversation.tools)
+        except RenderingFailure:
+            message = Message("assistant")
+            ids = [min(self._renderer.stop_token_ids)]
+        conversation.messages.append(message)
+        return ids
+
+    def _message(self) -> Message:
+        if not (self._calls_a_tool and self._conversation.tools):
+            return self._answer
+        function = self._conversation.tools[0]["function"]
+        arguments = _example(function.get("parameters", {"type": "object"}))
+        return Message("assistant", tool_calls=(ToolCall(str(function["name"]), arguments),))
+
+
+def _example(schema: Mapping[str, Any]) -> Any:
+    """A value that fits a JSON schema of the kind that tools have."""
+    for given in ("default", "const"):
+        if given in schema:
+            return schema[given]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        return {name: _example(properties.get(name, {})) for name in schema.get("required", ())}
+    return _EXAMPLES.get(str(schema.get("type")), "1")
