@@ -62,7 +62,7 @@ async def _samples(
     limits: EpisodeLimits,
     tools: Sequence[ToolSchema],
 ) -> list[Sample]:
-    messages = _conversation(task)
+    messages = conversation(task)
     recording = _Recording(messages, tools)
     bridge = EnvironmentBridge(renderer, lambda: recording, replace(limits, engine_retries=0))
     trajectory = await bridge.run(
@@ -78,7 +78,12 @@ async def _samples(
     return DataFormatBridge(renderer).to_samples(imitated, advantage=1.0)
 
 
-def _conversation(task: Task) -> tuple[Message, ...]:
+def conversation(task: Task) -> tuple[Message, ...]:
+    """Read the recorded conversation of a row.
+
+    Raises:
+        DataError: There is none, or it does not end with an assistant message.
+    """
     rows: Any = task.metadata.get("messages")
     if rows is None:
         raise DataError(

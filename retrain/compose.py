@@ -249,8 +249,13 @@ def check_inputs(config: RunConfig) -> None:
         ConfigError: The environment, a reward or the template cannot be used.
         DataError: A prompt source is wrong.
     """
+    from bridges.demonstrations import conversation
+
     compose(config)
-    make_tasks(config)
+    tasks = make_tasks(config)
+    if config.algorithm.name == "sft":
+        for task in tasks:
+            conversation(task)
     if config.evaluation is not None:
         make_tasks(config, config.evaluation.prompt_source)
 

@@ -125,7 +125,7 @@ def _run(session: Session, tasks: Sequence[Task]) -> RunResult:
     plan, recorder = session.plan, session.recorder
     steps, total = plan.sizes["optimizer_steps_per_iteration"], plan.sizes["iterations"]
     done = 0 if session.checkpoint is None else session.checkpoint.step // steps
-    recorder.progress.start(total, plan.config.experiment_name, completed=done)
+    recorder.progress.start(total, plan.config.title, completed=done)
     train = train_sft if plan.entry == "trl.SFTTrainer" else train_grpo
     try:
         trainer = train(session, tasks)

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 def quiet_frameworks() -> Iterator[None]:
     """Hide progress bars and deprecation warnings of transformers and TRL."""
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    from retrain.engine.transformers_loading import hidden_progress_bars
+    from retrain.engine.transformers_loading import quiet_transformers
 
-    with hidden_progress_bars(), warnings.catch_warnings():
+    with quiet_transformers(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
         yield

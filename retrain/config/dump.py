@@ -19,7 +19,9 @@ _UNSAFE_PLAIN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 class _Representer(SafeRepresenter):
     """Block style in the models' order; exotic line breaks escaped, for they do not read back."""
 
-    sort_base_mapping_type_on_output = False
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sort_base_mapping_type_on_output = False
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

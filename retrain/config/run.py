@@ -96,6 +96,13 @@ class RunConfig(Section):
         return self._base_dir
 
     @property
+    def title(self) -> str:
+        """The experiment's name; for a stage, with the stage's name."""
+        folder = self.output_dir
+        stage = f" / {folder.name}" if folder.parent.name == "stages" else ""
+        return f"{self.experiment_name}{stage}"
+
+    @property
     def eval_interval(self) -> int | None:
         """Iterations between evaluations; None evaluates at no interval."""
         own = self.evaluation.interval if self.evaluation else None

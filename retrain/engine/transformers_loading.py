@@ -59,7 +59,7 @@ def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> Transf
     if model.threads is not None:
         torch.set_num_threads(model.threads)
     cuda = torch.cuda.is_available()
-    with hidden_progress_bars():
+    with quiet_transformers():
         loaded = load_model(model)
     autocast = torch.bfloat16 if cuda and model.torch_dtype == "auto" else None
     placed = loaded.to("cuda") if cuda else loaded
@@ -93,13 +93,15 @@ def fit_engine(
 
 
 @contextmanager
-def hidden_progress_bars() -> Iterator[None]:
-    """Keep the progress bars of transformers off the terminal."""
+def quiet_transformers() -> Iterator[None]:
+    """Keep the progress bars and warnings of transformers off the terminal; errors are shown."""
     logging: Any = transformers_logging
-    shown = logging.is_progress_bar_enabled()
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if shown:
             logging.enable_progress_bar()

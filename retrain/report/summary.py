@@ -28,6 +28,7 @@ class RunSummary:
         iterations: How many were trained.
         window: How many iterations the start and the end of reward and success average over.
         reward: Mean reward at the start and at the end.
+        loss: Loss of the first and the last optimizer step, where nothing was rolled out.
         success: Success on training tasks at the start and at the end.
         held_out: Success on held-out tasks, first and last evaluation.
         held_out_reward: Reward on held-out tasks, first and last evaluation.
@@ -43,6 +44,7 @@ class RunSummary:
     iterations: int
     window: int
     reward: Pair
+    loss: Pair
     success: Pair
     held_out: Pair
     held_out_reward: Pair
@@ -82,6 +84,7 @@ def summarise(
         iterations=iterations,
         window=window,
         reward=_ends(rewards, window),
+        loss=_ends(Series.of(rows, "train/loss"), 1) if not rewards else (None, None),
         success=_ends(Series.of(rows, "success"), window),
         held_out=_ends(Series.of(rows, "eval/success"), 1),
         held_out_reward=_ends(Series.of(rows, "eval/reward/mean"), 1),
@@ -147,6 +150,7 @@ def _pairs(summary: RunSummary) -> list[tuple[str, Pair]]:
     pairs = [
         (f"reward{over}", summary.reward),
         (f"success{over}", summary.success),
+        ("loss", summary.loss),
         ("held-out success", summary.held_out),
         ("held-out reward", summary.held_out_reward),
     ]
@@ -154,13 +158,12 @@ def _pairs(summary: RunSummary) -> list[tuple[str, Pair]]:
 
 
 def _facts(summary: RunSummary) -> list[tuple[str, str]]:
-    share = summary.failed / summary.episodes if summary.episodes else 0.0
-    facts = [
-        ("iterations", f"{summary.iterations}"),
-        ("tokens", f"{summary.tokens:,} sampled"),
-        ("failures", f"{summary.failed:,} of {summary.episodes:,} episodes ({share:.1%})"),
-        ("time", duration(summary.seconds)),
-    ]
+    facts = [("iterations", f"{summary.iterations}")]
+    if summary.episodes:
+        share = summary.failed / summary.episodes
+        failures = f"{summary.failed:,} of {summary.episodes:,} episodes ({share:.1%})"
+        facts += [("tokens", f"{summary.tokens:,} sampled"), ("failures", failures)]
+    facts.append(("time", duration(summary.seconds)))
     paths = [("checkpoint", summary.checkpoint), ("curve", summary.curve)]
     return facts + [(name, one_line(str(path))) for name, path in paths if path is not None]
 

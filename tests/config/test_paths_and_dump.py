@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from retrain.config import dump_config, load_config
+from retrain.config import RunConfig, dump_config, load_config
 
 Write = Callable[..., Path]
 
@@ -143,3 +143,17 @@ def test_paths_of_an_override_are_relative_to_the_working_directory(
     source = "prompt_source={type: jsonl, source_config: {path: tasks.jsonl}}"
     config = load_config(write(), [source])
     assert config.prompt_source.source_config["path"] == str(elsewhere / "tasks.jsonl")
+
+
+def test_sections_are_written_in_the_order_of_the_documentation(tmp_path: Path) -> None:
+    config = RunConfig.model_validate(
+        {
+            "experiment_name": "ordered",
+            "model": {"name_or_path": "m"},
+            "environment": {"type": "calculator"},
+            "prompt_source": {"type": "list", "source_config": {"items": ["a"]}},
+            "algorithm": {"name": "grpo", "hyperparameters": {"num_iterations": 1}},
+        }
+    )
+    written = [line.split(":")[0] for line in dump_config(config).splitlines() if line[0] != " "]
+    assert written[:4] == ["experiment_name", "seed", "output_dir", "model"]

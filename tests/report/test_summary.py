@@ -68,10 +68,17 @@ def test_a_terminal_gets_a_table_with_the_same_facts() -> None:
 def test_a_run_without_rows_has_a_summary_too() -> None:
     empty = summarise([], title="nothing", seconds=1.0)
     assert empty.reward == (None, None)
-    assert "failures: 0 of 0 episodes" in final_text(empty)
+    assert "failures" not in final_text(empty)
     print_summary(empty, Console(file=io.StringIO(), force_terminal=True))
 
 
 def test_one_evaluation_is_its_own_start_and_end() -> None:
     result = summarise(rows()[:1], title="t", seconds=1.0)
     assert "held-out success: 0.250 -> 0.250 (+0.000)" in final_text(result)
+
+
+def test_a_supervised_run_sums_up_its_loss_and_counts_no_episode() -> None:
+    rows = [MetricRow(i, 0.0, {"train/loss": 3.0 / i}) for i in (1, 2, 3)]
+    text = final_text(summarise(rows, title="sft", seconds=1.0))
+    assert "loss: 3.000 -> 1.000 (-2.000)" in text
+    assert "episodes" not in text
