@@ -65,7 +65,7 @@ def train(config: RunConfig, *, resume: bool = False) -> RunResult:
         check_inputs(stage.plan.config)
     if not config.stages:
         return _train_stage(stages[0], None, resume=resume)
-    with RunFolder.create(config.output_dir, resume=resume) as folder:
+    with RunFolder.create(config.output_dir, resume=resume, parts=()) as folder:
         folder.write_text(CONFIG, dump_config(config))
         return _train_stages(stages, folder.path, resume=resume)
 

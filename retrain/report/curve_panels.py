@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -99,10 +100,12 @@ def _draw_main(axes: Axes, rows: Sequence[MetricRow]) -> None:
     if not (shares or reward):
         _draw_small(axes, Series.of(rows, "train/loss"), _LOSS_PANEL)
         return
-    if reward:
+    same = reward == success
+    if reward and not same:
         handles.append(_line(rewards, reward, _REWARD, "reward, batch mean"))
     if success:
-        handles.append(_line(axes, success, _SUCCESS, "success, training tasks"))
+        label = "success = reward, training tasks" if same else "success, training tasks"
+        handles.append(_line(axes, success, _SUCCESS, label))
     if held_out:
         handles.append(_points(axes, held_out))
     _label_main(axes, shares=shares, reward=bool(reward) and not apart)
@@ -136,6 +139,8 @@ def _draw_small(axes: Axes, series: Series, panel: _Panel) -> None:
     axes.set_xlabel("iteration")
     if panel.logarithmic and min(series.values) > 0:
         axes.set_yscale("log")
+        low, high = math.log10(min(series.values)), math.log10(max(series.values))
+        axes.set_ylim(10 ** math.floor(low), 10 ** max(math.ceil(high), math.floor(low) + 1))
     elif min(series.values) >= 0:
         axes.set_ylim(bottom=0)
 

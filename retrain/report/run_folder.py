@@ -13,6 +13,7 @@ curve.png, events.log
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from types import TracebackType
@@ -32,6 +33,7 @@ STATE = "state"
 CHECKPOINTS = "checkpoints"
 CURVE = "curve.png"
 EVENTS = "events.log"
+PARTS = (SAMPLES, STATE, CHECKPOINTS)
 _LOCK = ".lock"
 _RUN_MARKS = (METRICS, CONFIG)
 
@@ -45,7 +47,7 @@ class RunFolder:
         self._lock = lock
 
     @classmethod
-    def create(cls, path: str | Path, *, resume: bool) -> RunFolder:
+    def create(cls, path: str | Path, *, resume: bool, parts: Sequence[str] = PARTS) -> RunFolder:
         """Make the folder of a new run, or take over that of an old one.
 
         Whatever fails, the disk is left as it was.
@@ -53,6 +55,7 @@ class RunFolder:
         Args:
             path: The folder (`output_dir`); its parents are made as needed.
             resume: The folder must hold a run, which goes on; otherwise it must hold none.
+            parts: The folders to make in it; a run of stages needs none of its own.
 
         Raises:
             RunFolderError: It holds a run and `resume` is False, it holds none and `resume` is
@@ -66,7 +69,7 @@ class RunFolder:
             )
         made: list[Path] = []
         try:
-            return cls._prepare(folder, resume, made)
+            return cls._prepare(folder, resume, made, parts)
         except OSError as error:
             unmake(made)
             if isinstance(error, RunFolderError):
@@ -78,7 +81,9 @@ class RunFolder:
             ) from error
 
     @classmethod
-    def _prepare(cls, folder: Path, resume: bool, made: list[Path]) -> RunFolder:
+    def _prepare(
+        cls, folder: Path, resume: bool, made: list[Path], parts: Sequence[str]
+    ) -> RunFolder:
         make_folders(folder, made)
         lock = FolderLock(folder / _LOCK)
         try:
@@ -88,7 +93,7 @@ class RunFolder:
                     f"{folder} already holds a run ({mark} is there); "
                     f"choose another output_dir, or pass --resume to go on with it"
                 )
-            for name in (SAMPLES, STATE, CHECKPOINTS):
+            for name in parts:
                 make_folders(folder / name, made)
             run = cls(folder, lock)
             if not run.events.exists():
