@@ -156,7 +156,7 @@ def _make_notes(trajectory: Trajectory, segment: Segment, position: int) -> dict
     }
     if position == 0:
         bare = replace(trajectory, segments=())
-        notes["trajectory"] = _TRAJECTORY.dump_python(bare, mode="json")
+        notes["trajectory"] = _TRAJECTORY.dump_python(bare, mode="json", exclude={"witness"})
     return notes
 
 

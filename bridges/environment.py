@@ -25,6 +25,7 @@ from retrain.seeds import EpisodeSeed
 from retrain.types import (
     Action,
     FinishReason,
+    Message,
     Observation,
     Segment,
     StepResult,
@@ -33,6 +34,7 @@ from retrain.types import (
     Timing,
     Trajectory,
     Turn,
+    Witness,
 )
 
 EnvironmentFactory = Callable[[], Environment]
@@ -120,6 +122,7 @@ class EnvironmentBridge:
             stop_reason=stop_reason,
             error=error,
             timings=tuple(episode.timings),
+            witness=episode.witness(),
         )
 
 
@@ -138,6 +141,8 @@ class _Episode:
     turns: list[Turn] = field(default_factory=list)
     timings: list[Timing] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+    seen: list[tuple[Message, ...]] = field(default_factory=list)
+    environment: Environment | None = None
 
     def segments(self) -> tuple[Segment, ...]:
         if not self.prompt_ids:
@@ -145,12 +150,18 @@ class _Episode:
         turns = [*self.turns[:-1], *(replace(turn, env_ids=()) for turn in self.turns[-1:])]
         return (Segment(tuple(self.prompt_ids), tuple(turns)),)
 
+    def witness(self) -> Witness | None:
+        if self.environment is None:
+            return None
+        return Witness(self.environment, self.seen[0], tuple(self.seen[1:]))
+
     async def play(self) -> StopReason:
         async with self._environment() as environment:
             await self._reset(environment)
             while True:
                 stop_reason = await self._turn(environment)
                 if stop_reason is not None:
+                    await self._rate(environment, stop_reason)
                     return stop_reason
 
     @asynccontextmanager
@@ -178,6 +189,8 @@ class _Episode:
             raise RenderingFailure(
                 f"first prompt: {len(prompt)} tokens exceed max_prompt_len {limits.max_prompt_len}"
             )
+        self.environment = environment
+        self.seen.append(observation.messages)
         self.prompt_ids = prompt
         self.stream = list(prompt)
 
@@ -273,8 +286,19 @@ class _Episode:
         if room < 1:
             return bound
         self.turns[-1] = replace(self.turns[-1], env_ids=tuple(reply))
+        self.seen.append(observation.messages)
         self.stream.extend(reply)
         return None
+
+    async def _rate(self, environment: Environment, stop_reason: StopReason) -> None:
+        """Add what the whole episode earns to its last turn."""
+        if stop_reason is StopReason.ABORTED or not self.turns:
+            return
+        with self._timed("environment"):
+            timeout = self.bridge.limits.step_timeout
+            async with boundary(EnvironmentFailure, "final_reward", timeout=timeout):
+                earned = await environment.final_reward()
+        self.turns[-1] = replace(self.turns[-1], reward=self.turns[-1].reward + earned)
 
     @contextmanager
     def _timed(self, kind: str) -> Iterator[None]:

@@ -94,6 +94,13 @@ class _Witnessed(Environment):
             self._conversation.messages += result.observation.messages
         return result
 
+    @property
+    def world(self) -> Any:
+        return self._inner.world
+
+    async def final_reward(self) -> float:
+        return await self._inner.final_reward()
+
     async def close(self) -> None:
         await self._inner.close()
 

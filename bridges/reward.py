@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from retrain.reward.advantages import group_advantages
 from retrain.reward.calculator import RewardCalculator
-
 from retrain.types import Group, Task, Trajectory
 
 
@@ -37,6 +36,7 @@ class RewardBridge:
                 rewards=score.components,
                 reward=score.total,
                 error=trajectory.error or score.error,
+                witness=None,
             )
             for trajectory, score in zip(trajectories, scores, strict=True)
         )

@@ -127,9 +127,14 @@ def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Compos
 
     section = config.environment
     factory = make_environment_factory(section.type, section.env_specific_config)
-    calculator = build_reward_calculator(config.reward_setup, timeout=config.rollout.reward_timeout)
-    advantage = "grpo" if config.algorithm.name == "sft" else config.algorithm.name
     renderer = make_renderer(config, model_dir)
+    calculator = build_reward_calculator(
+        config.reward_setup,
+        timeout=config.rollout.reward_timeout,
+        environment_rewards=factory.rewards,
+        decode=renderer.text,
+    )
+    advantage = "grpo" if config.algorithm.name == "sft" else config.algorithm.name
     limits = episode_limits(config, _positions(config, model_dir))
     return Composition(
         config=config,

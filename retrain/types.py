@@ -205,6 +205,21 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Witness:
+    """What is left of an episode in this process until it is scored; never written anywhere.
+
+    Attributes:
+        environment: The `Environment` that was played, closed.
+        prompt: The messages of the first prompt, as the environment gave them.
+        replies: The messages of each reply that entered the stream, turn by turn.
+    """
+
+    environment: Any
+    prompt: tuple[Message, ...]
+    replies: tuple[tuple[Message, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """One episode.
 
@@ -222,6 +237,8 @@ class Trajectory:
         group_index: Which group of the run.
         index: Which episode of the run.
         masked: True keeps the slot and trains on nothing of it.
+        witness: For reward functions that read messages or the environment itself; None once the
+            episode is scored.
     """
 
     task: Task
@@ -236,6 +253,7 @@ class Trajectory:
     group_index: int | None = None
     index: int | None = None
     masked: bool = False
+    witness: Witness | None = field(default=None, compare=False, repr=False)
 
     @property
     def turns(self) -> tuple[Turn, ...]:

@@ -20,6 +20,11 @@ class Environment(ABC):
         """The tools that the model may call, as JSON schemas; read after `reset`."""
         return ()
 
+    @property
+    def world(self) -> Any:
+        """What reward functions that take `environments` are given."""
+        return self
+
     @abstractmethod
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.
@@ -43,6 +48,14 @@ class Environment(ABC):
         Returns:
             The reply, the reward for this turn, and whether the episode is over.
         """
+
+    async def final_reward(self) -> float:
+        """What the whole episode earns on top of its steps' rewards; 0 unless overridden.
+
+        Called once when the episode is over, however it ended: a limit on tokens or turns may have
+        cut it before any `step` could tell. Not called after a failure or an abort.
+        """
+        return 0.0
 
     async def close(self) -> None:  # noqa: B027 - optional to override
         """Free what the episode held; called exactly once, also after a failure."""

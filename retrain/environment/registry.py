@@ -9,6 +9,7 @@ from typing import Any
 
 from retrain.environment.base import Environment
 from retrain.environment.synchronous import adapt, check_methods
+from retrain.environment.tool_methods_class import has_tool_methods, tool_schemas
 from retrain.errors import ConfigError
 from retrain.registry import Registry
 from retrain.signatures import check_config
@@ -25,10 +26,12 @@ class EnvironmentFactory:
     Attributes:
         constructor: A class, or a function that returns an environment.
         arguments: Its keyword arguments, checked.
+        rewards: Whether its environments give rewards of their own.
     """
 
     constructor: Callable[..., Any]
     arguments: Mapping[str, Any]
+    rewards: bool = True
 
     def __call__(self) -> Environment:
         """Make an environment; one that is no `Environment` is adapted to be one."""
@@ -41,7 +44,8 @@ def make_environment_factory(
     """Resolve the `environment` section of a configuration.
 
     Args:
-        type: A registered name, an import path `package.module:Class` or an entry point.
+        type: A registered name, an import path `package.module:Class` or an entry point. The class
+            may be one that TRL's `environment_factory` takes.
         env_specific_config: Keyword arguments of the class.
 
     Returns:
@@ -55,12 +59,22 @@ def make_environment_factory(
     constructor = ENVIRONMENTS.get(type)
     if not callable(constructor):
         raise ConfigError(f"environment.type: {type!r} is neither a class nor a function")
-    if inspect.isclass(constructor):
+    has_methods = has_tool_methods(constructor)
+    if inspect.isclass(constructor) and not has_methods:
         _check_class(constructor, type)
     key = "environment.env_specific_config"
-    return EnvironmentFactory(
-        constructor, check_config(constructor, env_specific_config or {}, key)
-    )
+    arguments = check_config(constructor, env_specific_config or {}, key)
+    if has_methods:
+        return _tool_methods_factory(constructor, arguments)
+    return EnvironmentFactory(constructor, arguments)
+
+
+def _tool_methods_factory(cls: Any, arguments: Mapping[str, Any]) -> EnvironmentFactory:
+    from retrain.environment.tool_methods import ToolMethods
+
+    tool_schemas(cls)
+    methods = ToolMethods(cls, arguments)
+    return EnvironmentFactory(methods, {}, methods.rewards)
 
 
 def _check_class(constructor: Any, name: str) -> None:

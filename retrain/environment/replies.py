@@ -62,10 +62,30 @@ def as_step_result(value: Any) -> StepResult:
     messages = Observation() if observation is None and any(ended) else observation
     return StepResult(
         _as_observation(messages, "step", f"{OBSERVATION_FORMS} as its observation"),
-        _as_reward(reward),
+        as_reward(reward, "step"),
         *ended,
         _as_info(info),
     )
+
+
+def as_reward(reward: Any, operation: str) -> float:
+    """Read a reward.
+
+    Args:
+        reward: A finite number.
+        operation: The method that returned it.
+
+    Raises:
+        EnvironmentFailure: It is anything else.
+    """
+    if not isinstance(reward, Real):
+        described = _describe(reward)
+        raise EnvironmentFailure(f"{operation} returned {described} as reward; expected a number")
+    if not math.isfinite(reward):
+        raise EnvironmentFailure(
+            f"{operation} returned the reward {reward}; expected a finite number"
+        )
+    return float(reward)
 
 
 def _as_observation(value: Any, operation: str, expected: str) -> Observation:
@@ -85,14 +105,6 @@ def _as_own_message(item: Any, operation: str) -> Message:
         return as_message(item)
     except ValueError as error:
         raise EnvironmentFailure(f"{operation} returned a wrong message: {error}") from error
-
-
-def _as_reward(reward: Any) -> float:
-    if not isinstance(reward, Real):
-        raise EnvironmentFailure(f"step returned {_describe(reward)} as reward; expected a number")
-    if not math.isfinite(reward):
-        raise EnvironmentFailure(f"step returned the reward {reward}; expected a finite number")
-    return float(reward)
 
 
 def _as_flag(flag: Any, name: str) -> bool:

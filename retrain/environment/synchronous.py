@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from retrain.environment.base import Environment, ToolSchema
-from retrain.environment.replies import as_first_observation, as_step_result
+from retrain.environment.replies import as_first_observation, as_reward, as_step_result
 from retrain.errors import ConfigError, EnvironmentFailure, boundary
 from retrain.threads import DaemonThreads, call, is_async
 from retrain.types import Action, Observation, StepResult, Task
@@ -54,6 +54,11 @@ class AdaptedEnvironment(Environment):
         tools: Sequence[ToolSchema] = getattr(self.inner, "tools", ())
         return tools
 
+    @property
+    def world(self) -> Any:
+        """The adapted object, or what it names itself."""
+        return self.inner.world if isinstance(self.inner, Environment) else self.inner
+
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.
 
@@ -70,6 +75,17 @@ class AdaptedEnvironment(Environment):
             EnvironmentFailure: `step` raised, or returned no step result.
         """
         return as_step_result(await self._call("step", self.inner.step, action))
+
+    async def final_reward(self) -> float:
+        """Rate the whole episode, where the adapted object has a `final_reward`.
+
+        Raises:
+            EnvironmentFailure: It raised, or returned no finite number.
+        """
+        rate = getattr(self.inner, "final_reward", None)
+        if rate is None:
+            return 0.0
+        return as_reward(await self._call("final_reward", rate), "final_reward")
 
     async def close(self) -> None:
         """Close the adapted object; after a call that hangs, without waiting for it."""

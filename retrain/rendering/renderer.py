@@ -195,6 +195,12 @@ class DeltaRenderer:
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, special tokens left out."""
+        return self._tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+
     def _ended(self, last_id: int, terminator: int) -> bool:
         """Whether the sampled turn needs no terminator of the template's."""
         found = self._deltas.terminators.values()

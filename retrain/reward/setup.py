@@ -11,6 +11,13 @@ from typing import Any, Protocol
 from retrain.errors import ConfigError
 from retrain.registry import Registry
 from retrain.reward.calculator import RewardCalculator
+from retrain.reward.completions import (
+    GIVEN,
+    CompletionsReward,
+    Decode,
+    makes_reward,
+    takes_completions,
+)
 from retrain.reward.components import ComponentKind, OnFailure, RewardComponent
 from retrain.reward.registry import REWARDS, STEP_REWARDS, VERIFIERS, Verifier
 from retrain.signatures import check_config
@@ -64,7 +71,12 @@ class RewardSetup(Protocol):
 
 
 def build_reward_calculator(
-    reward_setup: RewardSetup, *, timeout: float | None = 60.0, concurrency: int = 64
+    reward_setup: RewardSetup,
+    *,
+    timeout: float | None = 60.0,
+    concurrency: int = 64,
+    environment_rewards: bool = True,
+    decode: Decode | None = None,
 ) -> RewardCalculator:
     """Build the calculator that a configuration describes.
 
@@ -75,29 +87,36 @@ def build_reward_calculator(
         reward_setup: The section.
         timeout: Seconds for one reward function.
         concurrency: Most reward functions that run at once.
+        environment_rewards: Whether the environment gives rewards; else it is no component.
+        decode: Gives the text of ids, without special tokens; needed by functions over completions.
 
     Raises:
         ConfigError: A name is unknown, a function takes other arguments, or nothing is rewarded;
             the message names the key.
         MissingDependency: A function needs a package that is not installed.
     """
-    environment = RewardComponent(
-        _ENVIRONMENT, ComponentKind.ENVIRONMENT, weight=reward_setup.environment_reward_weight
-    )
+    weight = reward_setup.environment_reward_weight
+    own = [RewardComponent(_ENVIRONMENT, ComponentKind.ENVIRONMENT, weight=weight)]
     built = [
-        (key, _build(kind, registry, section, key, config, timeout))
+        (key, _build(kind, registry, section, key, config, timeout, decode))
         for kind, registry, section, configs in (
             (ComponentKind.STEP, STEP_REWARDS, "step", reward_setup.step_reward_configs),
             (ComponentKind.ROLLOUT, REWARDS, "rollout", reward_setup.rollout_reward_configs),
         )
         for key, config in configs.items()
     ]
-    if not built and environment.weight == 0:
-        raise ConfigError(
-            "reward_setup: nothing is rewarded; environment_reward_weight is 0 and there is "
-            "neither a step nor a rollout reward"
+    if not built and (weight == 0 or not environment_rewards):
+        fault = (
+            "environment_reward_weight is 0"
+            if environment_rewards
+            else "the environment has no get_reward"
         )
-    return RewardCalculator([environment, *_named(built)], concurrency=concurrency)
+        raise ConfigError(
+            f"reward_setup: nothing is rewarded; {fault} and there is neither a step nor a "
+            "rollout reward"
+        )
+    components = [*(own if environment_rewards else []), *_named(built)]
+    return RewardCalculator(components, concurrency=concurrency)
 
 
 def _build(
@@ -107,15 +126,15 @@ def _build(
     key: str,
     config: ComponentConfig,
     timeout: float | None,
+    decode: Decode | None,
 ) -> RewardComponent:
     at = f"reward_setup.{section}_reward_configs.{key}"
-    function = _resolve(registry, key, at)
-    skip = _given_arguments(kind, function, at)
+    function, params = _configured(_resolve(registry, key, at), kind, config, at, decode)
     return RewardComponent(
         name=key,
         kind=kind,
         function=function,
-        params=check_config(function, config.params, f"{at}.params", skip=skip),
+        params=params,
         weight=config.weight,
         verifiers=tuple(_verifier(name, f"{at}.verifiers") for name in config.verifiers),
         verifier_penalty=config.verifier_penalty,
@@ -123,6 +142,34 @@ def _build(
         value=_replacement(config, at),
         timeout=timeout,
     )
+
+
+def _configured(
+    function: Callable[..., Any],
+    kind: ComponentKind,
+    config: ComponentConfig,
+    at: str,
+    decode: Decode | None,
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function as the calculator calls it, and its checked keyword arguments."""
+    key, params = f"{at}.params", config.params
+    if kind is ComponentKind.ROLLOUT and makes_reward(function):
+        function, params = function(**check_config(function, params, key)), {}
+    if not takes_completions(function):
+        skip = _given_arguments(kind, function, at)
+        return function, check_config(function, params, key, skip=skip)
+    if kind is ComponentKind.STEP:
+        raise ConfigError(
+            f"{at}: this is a function of completions; put it under rollout_reward_configs"
+        )
+    if decode is None:
+        raise ConfigError(f"{at}: a function of completions needs a tokenizer to decode them")
+    try:
+        reward = CompletionsReward(function, decode)
+    except ConfigError as error:
+        raise ConfigError(f"{at}: {error}") from None
+    skip = [*GIVEN, *(name for name in reward.needed if name not in params)]
+    return reward, check_config(function, params, key, skip=skip)
 
 
 def _resolve(registry: Registry[Callable[..., Any]], name: str, at: str) -> Callable[..., Any]:

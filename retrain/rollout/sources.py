@@ -141,7 +141,8 @@ def _task(where: str, row: Any, keys: RowKeys, default_id: str) -> Task:
 
 
 def _names(keys: RowKeys) -> set[str]:
-    return {keys.id, keys.prompt, keys.label}
+    """The keys that are no metadata; an id or label of another name also stays a column."""
+    return {keys.prompt} | ({keys.id, keys.label} & {"id", "label"})
 
 
 def _prompt(

@@ -31,7 +31,8 @@ def test_keys_can_be_named(tmp_path: Path) -> None:
         prompt_key="question",
         label_key="answer",
     )
-    assert (task.id, task.prompt, task.label, task.metadata) == ("7", "1+1", 2, {})
+    given = (task.id, task.prompt, task.label, task.metadata)
+    assert given == ("7", "1+1", 2, {"key": 7, "answer": 2})
 
 
 def test_list_takes_prompts_and_rows(tmp_path: Path) -> None:
