@@ -258,10 +258,9 @@ class Vocabulary(Section):
         int | None,
         Field(gt=0),
         Row(
-            "iterations between evaluations; for sft, optimizer steps",
+            "iterations between evaluations",
             Word("eval_steps", False, "in optimizer steps"),
             Word("eval_interval"),
-            sft=True,
         ),
     ] = None
 
