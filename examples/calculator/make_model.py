@@ -27,8 +27,8 @@ MAX_VOCABULARY = 450
 """An upper bound: the text runs out of pairs to merge before."""
 
 INITIALIZER_RANGE = 0.05
-"""Standard deviation of the weights. Qwen's 0.02 is for far wider layers: at width 128, imitation
-then takes half as many steps again to learn to copy numbers."""
+"""Standard deviation of the weights. Qwen's 0.02 is meant for far wider layers: at width 128, 300
+steps of imitation then do not reliably teach the model to copy numbers."""
 
 PIECES = Regex(r"(?:system|user|assistant)\n|[0-9]|(?<!<)[-+*/]")
 """A role line, a digit and an operator each stand alone; what lies between is merged freely, so
