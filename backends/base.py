@@ -49,6 +49,7 @@ class Plan:
         arguments: Its keyword arguments; JSON values.
         sizes: Derived sizes, by name.
         problems: What cannot be honoured, and warnings.
+        memory: Estimated bytes by what they hold, and `peak`; empty where nobody can tell.
     """
 
     backend: str
@@ -57,6 +58,7 @@ class Plan:
     arguments: Mapping[str, Any]
     sizes: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def errors(self) -> tuple[Problem, ...]:

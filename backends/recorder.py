@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
 
 from retrain.report.batch_metrics import batch_metrics
 from retrain.report.metrics import MetricsLog
@@ -11,6 +13,52 @@ from retrain.report.run_folder import RunFolder
 from retrain.report.samples import Decode, write_samples
 from retrain.sample import Sample
 from retrain.types import Group
+
+
+class Recorder(Protocol):
+    """Where a run's groups, metrics and notes go."""
+
+    def collected(
+        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+    ) -> None:
+        """Record what was rolled out for an iteration, before it is trained on."""
+        ...
+
+    def trained(self, iteration: int, metrics: Mapping[str, float]) -> None:
+        """Record an iteration's training."""
+        ...
+
+    def evaluated(
+        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+    ) -> None:
+        """Record an evaluation."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a message."""
+        ...
+
+
+class SilentRecorder:
+    """Records nothing: the first of several processes writes the run folder for all."""
+
+    latest: Mapping[str, float] = MappingProxyType({})
+
+    def collected(
+        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+    ) -> None:
+        """Do nothing."""
+
+    def trained(self, iteration: int, metrics: Mapping[str, float]) -> None:
+        """Do nothing."""
+
+    def evaluated(
+        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+    ) -> None:
+        """Do nothing."""
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
 
 
 class RunRecorder:
@@ -56,6 +104,10 @@ class RunRecorder:
         self._log.write(iteration, row)
         self.latest.update(row)
         self.progress.update(iteration, row)
+
+    def note(self, text: str) -> None:
+        """Show a message."""
+        self.progress.note(text)
 
     def close(self) -> None:
         """Close the metrics file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from retrain.compose import check_inputs, load_backend
 from retrain.config import ModelConfig, RunConfig, dump_config
 from retrain.errors import DataError, MissingDependency
+from retrain.launch import Launch
 from retrain.report.curve import plot_curve
 from retrain.report.result import RunResult, read_result, write_result
 from retrain.report.run_folder import CONFIG, CURVE, RunFolder
@@ -65,9 +67,11 @@ def train(config: RunConfig, *, resume: bool = False) -> RunResult:
         check_inputs(stage.plan.config)
     if not config.stages:
         return _train_stage(stages[0], None, resume=resume)
-    with RunFolder.create(config.output_dir, resume=resume, parts=()) as folder:
-        folder.write_text(CONFIG, dump_config(config))
-        return _train_stages(stages, folder.path, resume=resume)
+    with ExitStack() as stack:
+        if Launch.of().first:
+            root = RunFolder.create(config.output_dir, resume=resume, parts=())
+            stack.enter_context(root).write_text(CONFIG, dump_config(config))
+        return _train_stages(stages, config.output_dir, resume=resume)
 
 
 def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) -> RunResult:
@@ -77,7 +81,7 @@ def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) ->
         model_dir = None if result is None else result.model_dir
         result = _train_stage(stage, model_dir, resume=begun)
         curve = result.run_dir / CURVE
-        if curve.exists():
+        if curve.exists() and Launch.of().first:
             shutil.copyfile(curve, root / CURVE)
         if result.interrupted:
             break
@@ -95,9 +99,10 @@ def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> R
     if model_dir is not None:
         plan = backend.plan(starting_from(config, model_dir))
     result = backend.train(plan, resume=resume)
-    _draw(result.run_dir)
-    if not result.interrupted:
-        write_result(result)
+    if Launch.of().first:
+        _draw(result.run_dir)
+        if not result.interrupted:
+            write_result(result)
     return result
 
 

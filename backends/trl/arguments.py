@@ -36,6 +36,7 @@ def grpo_arguments(
         "epsilon_high": hyper.clip_eps_high,
         "loss_type": _loss_type(name, hyper.loss_aggregation),
         "importance_sampling_level": "sequence" if name == "gspo" else "token",
+        "use_bias_correction_kl": False,
         "scale_rewards": "none",
         "shuffle_dataset": False,
         "disable_dropout": True,
@@ -43,6 +44,7 @@ def grpo_arguments(
         "log_completions": False,
         "ignore_data_skip": True,
         "save_steps": _save_steps(hyper, sizes.optimizer_steps),
+        **_reference(config),
     }
 
 
@@ -104,6 +106,16 @@ def _device(config: RunConfig, *, cuda: bool) -> Mapping[str, Any]:
         "gradient_checkpointing": cuda,
         "dataloader_pin_memory": cuda,
     }
+
+
+def _reference(config: RunConfig) -> Mapping[str, Any]:
+    """What the reference model is loaded with: TRL knows the name of the policy's model only."""
+    model = config.model
+    if config.algorithm.hyperparameters.kl_coef == 0 or model.peft is not None:
+        return {}
+    given = {"revision": model.revision, "trust_remote_code": model.trust_remote_code or None}
+    named = {key: value for key, value in given.items() if value is not None}
+    return {"model_init_kwargs": named} if named else {}
 
 
 def _schedule(hyper: Hyperparameters) -> str:

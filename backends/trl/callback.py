@@ -9,8 +9,9 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from backends.recorder import RunRecorder
+from backends.recorder import Recorder
 from backends.trl.interrupt import GracefulInterrupt
+from retrain.launch import Launch
 
 TRAIN_METRICS: Mapping[str, str] = {
     "loss": "train/loss",
@@ -29,8 +30,9 @@ class IterationCallback(TrainerCallback):
 
     def __init__(
         self,
-        recorder: RunRecorder,
+        recorder: Recorder,
         interrupt: GracefulInterrupt,
+        launch: Launch,
         *,
         steps_per_iteration: int,
         evaluate: Callable[[int], None] | None = None,
@@ -40,18 +42,22 @@ class IterationCallback(TrainerCallback):
         Args:
             recorder: Writes the rows.
             interrupt: Says whether the user asked to stop.
+            launch: Which process this is; all stop where one was asked to.
             steps_per_iteration: Optimizer steps of one iteration.
             evaluate: Called with the iteration after each one; decides itself whether it is due.
         """
         self._recorder = recorder
         self._interrupt = interrupt
+        self._launch = launch
         self._steps = steps_per_iteration
         self._evaluate = evaluate
         self._logs: dict[str, list[float]] = defaultdict(list)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint and a stop, on a generation boundary only."""
-        if self._interrupt.requested and state.global_step % self._steps == 0:
+        if state.global_step % self._steps:
+            return
+        if any(self._launch.gather([self._interrupt.requested])):
             control.should_save = True
             control.should_training_stop = True
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from backends.recorder import RunRecorder
-from bridges import DataFormatBridge, RolloutBridge
+from backends.recorder import Recorder
+from backends.trl.collecting import Collector
+from bridges import DataFormatBridge
 from retrain.engine.transformers_engine import TransformersEngine
 from retrain.rollout.request import GroupRequest
-from retrain.runtime import EventLoopThread
 from retrain.types import Task
 
 
@@ -19,11 +18,10 @@ class HeldOutEvaluation:
     def __init__(
         self,
         tasks: Sequence[Task],
-        rollouts: RolloutBridge,
+        collector: Collector,
         data_format: DataFormatBridge,
         engine: TransformersEngine,
-        loop: EventLoopThread,
-        recorder: RunRecorder,
+        recorder: Recorder,
         *,
         interval: int | None,
         last: int,
@@ -32,19 +30,17 @@ class HeldOutEvaluation:
 
         Args:
             tasks: What is held out; empty evaluates nothing.
-            rollouts: Plays and scores, with the evaluation's sampling.
+            collector: Plays and scores, with the evaluation's sampling.
             data_format: Turns episodes into samples, for the run folder.
             engine: Told that the weights have changed.
-            loop: Runs the episodes.
             recorder: Records them.
             interval: Iterations between evaluations; None evaluates before and after the run only.
             last: The run's last iteration.
         """
         self._requests = [GroupRequest(i, task, 0) for i, task in enumerate(tasks)]
-        self._rollouts = rollouts
+        self._collector = collector
         self._data_format = data_format
         self._engine = engine
-        self._loop = loop
         self._recorder = recorder
         self._interval = interval
         self._last = last
@@ -60,13 +56,11 @@ class HeldOutEvaluation:
         if not self._requests:
             return
         self._engine.weights_changed(f"eval-{iteration}")
-        began = time.perf_counter()
-        groups = self._loop.run(self._rollouts.collect(self._requests))
-        seconds = time.perf_counter() - began
+        collected = self._collector.collect(self._requests)
         samples = [
             sample
-            for group in groups
+            for group in collected.groups
             for slot in self._data_format.group_samples(group)
             for sample in slot
         ]
-        self._recorder.evaluated(iteration, groups, samples, seconds)
+        self._recorder.evaluated(iteration, collected.groups, samples, collected.seconds)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bridges import DataFormatBridge, RolloutBridge
+from backends.trl.collecting import Collector
+from bridges import DataFormatBridge
 from retrain.errors import BackendFailure
+from retrain.launch import Launch
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.request import GroupRequest
-from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
 from retrain.types import Group
 
@@ -22,15 +22,16 @@ class RolloutFeed:
     """Draws tasks, collects their groups and hands them to TRL row by row.
 
     The order of tasks is ours (`DataBuffer`); the prompts that TRL passes are placeholders, of
-    which only the number counts. One row is one episode.
+    which only the number counts. One row is one episode. Every process draws the same groups and
+    plays a slice of them, so groups never straddle processes.
     """
 
     def __init__(
         self,
         buffer: DataBuffer,
-        rollouts: RolloutBridge,
+        collector: Collector,
         data_format: DataFormatBridge,
-        loop: EventLoopThread,
+        launch: Launch,
         *,
         weights_changed: Callable[[str], None],
         on_groups: OnGroups,
@@ -39,16 +40,17 @@ class RolloutFeed:
 
         Args:
             buffer: Draws the tasks.
-            rollouts: Plays and scores them.
+            collector: Plays and scores them.
             data_format: Turns episodes into samples.
-            loop: The loop that runs the episodes.
+            launch: Which process this is.
             weights_changed: Told the weight version before each collection.
-            on_groups: Told what was collected, before it is trained on.
+            on_groups: Told what all processes collected, before it is trained on; the first
+                process only.
         """
         self._buffer = buffer
-        self._rollouts = rollouts
+        self._collector = collector
         self._data_format = data_format
-        self._loop = loop
+        self._launch = launch
         self._weights_changed = weights_changed
         self._on_groups = on_groups
         self.rows: list[Sample] = []
@@ -57,13 +59,13 @@ class RolloutFeed:
         """Collect the groups of one generation batch.
 
         Args:
-            prompts: Placeholders, one per row, each repeated G times by TRL.
+            prompts: Placeholders, one per row of this process, each repeated G times by TRL.
             trainer: The calling trainer.
 
         Returns:
             Columns of equal length: TRL's three, `env_mask`, and the raw reward.
         """
-        n_samples = self._rollouts.settings.n_samples
+        n_samples = self._collector.rollouts.settings.n_samples
         count, rest = divmod(len(prompts), n_samples)
         if rest:
             raise BackendFailure(
@@ -72,15 +74,20 @@ class RolloutFeed:
             )
         step = trainer.state.global_step
         self._weights_changed(str(step))
-        began = time.perf_counter()
-        requests = self._buffer.draw(count)
-        groups = self._loop.run(self._rollouts.collect(requests, refill=self._refill))
-        self.rows = [sample for group in groups for sample in self._group_rows(group)]
-        self._on_groups(step, groups, self.rows, time.perf_counter() - began)
+        requests = self._buffer.draw(count * self._launch.processes)
+        collected = self._collector.collect(requests, refill=self._refill)
+        self.rows = self._rows(collected.own)
+        if self._launch.first:
+            others = collected.groups[len(collected.own) :]
+            rows = [*self.rows, *self._rows(others)]
+            self._on_groups(step, collected.groups, rows, collected.seconds)
         return as_columns(self.rows)
 
     def _refill(self) -> GroupRequest:
         return self._buffer.draw(1)[0]
+
+    def _rows(self, groups: Sequence[Group]) -> list[Sample]:
+        return [sample for group in groups for sample in self._group_rows(group)]
 
     def _group_rows(self, group: Group) -> list[Sample]:
         slots = self._data_format.group_samples(group)

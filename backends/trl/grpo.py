@@ -1,4 +1,4 @@
-"""Reinforcement learning through `GRPOTrainer`, in one process."""
+"""Reinforcement learning through `GRPOTrainer`, in one process or several."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
+from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
+from backends.trl.collecting import Collector
 from backends.trl.evaluation import HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
-from backends.trl.interrupt import GracefulInterrupt
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
 from retrain.compose import make_buffer, make_tasks
@@ -40,12 +41,11 @@ def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
         loop = stack.enter_context(EventLoopThread())
         engine = make_engine(session)
         stack.callback(engine.close)
-        interrupt = stack.enter_context(GracefulInterrupt(session.announce_stop))
         evaluation = _evaluation(session, engine, loop)
         buffer = make_buffer(session.config, tasks)
         if session.checkpoint is not None:
             buffer.load_state_dict(session.checkpoint.state["data"])
-        trainer = _trainer(session, engine, loop, buffer, interrupt, evaluation)
+        trainer = _trainer(session, engine, loop, buffer, evaluation)
         if session.checkpoint is None:
             evaluation.run(0)
         trainer.train(resume_from_checkpoint=session.resume_path)
@@ -70,10 +70,9 @@ def _evaluation(
     tasks = () if section is None else make_tasks(config, section.prompt_source)
     return HeldOutEvaluation(
         tasks,
-        composition.rollouts(engine, evaluation=True),
+        Collector(composition.rollouts(engine, evaluation=True), loop, session.launch),
         composition.data_format,
         engine,
-        loop,
         session.recorder,
         interval=config.eval_interval,
         last=session.plan.sizes["iterations"],
@@ -85,7 +84,6 @@ def _trainer(
     engine: TransformersEngine,
     loop: EventLoopThread,
     buffer: DataBuffer,
-    interrupt: GracefulInterrupt,
     evaluation: HeldOutEvaluation,
 ) -> BridgedGRPOTrainer:
     hyper = session.config.algorithm.hyperparameters
@@ -99,9 +97,9 @@ def _trainer(
     trainer = BridgedGRPOTrainer(
         feed=RolloutFeed(
             buffer,
-            session.composition.rollouts(engine),
+            Collector(session.composition.rollouts(engine), loop, session.launch),
             session.composition.data_format,
-            loop,
+            session.launch,
             weights_changed=engine.weights_changed,
             on_groups=on_groups,
         ),
@@ -110,15 +108,18 @@ def _trainer(
         model=session.model,
         processing_class=session.tokenizer,
         args=GRPOConfig(**session.plan.arguments),
+        peft_config=lora_config(session.config.model.peft),
         train_dataset=Dataset.from_dict({"prompt": ["retrain"] * hyper.rollout_batch_size}),
         callbacks=[
             IterationCallback(
                 session.recorder,
-                interrupt,
+                session.interrupt,
+                session.launch,
                 steps_per_iteration=steps,
                 evaluate=evaluation.after,
             )
         ],
     )
+    keep_in_float32(trainer.model, session.config.model.peft)
     trainer.remove_callback(PrinterCallback)
     return trainer

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from backends.base import Plan, Problem, Severity
+from backends.trl.adapters import adapter_problems
 from backends.trl.arguments import grpo_arguments, sft_arguments
+from backends.trl.launching import launch_problems, share_of
+from backends.trl.memory import estimate
+from backends.trl.memory_planning import memory_problems, micro_batch_that_fits, plan_workload
 from backends.trl.options import check_options
+from backends.trl.outline import ModelOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
+from retrain.launch import Launch
 
 _HYPER = "algorithm.hyperparameters"
 
@@ -29,14 +35,24 @@ def make_plan(config: RunConfig) -> Plan:
     cuda = torch.cuda.is_available()
     sft = config.algorithm.name == "sft"
     options = _options(config, sft=sft)
-    sizes = _sizes(config, options, sft=sft)
     iterations = _iterations(config, sft=sft)
-    derived = (sft_arguments if sft else grpo_arguments)(config, sizes, iterations, cuda=cuda)
+    derive = sft_arguments if sft else grpo_arguments
+
+    def arguments_of(sizes: BatchSizes) -> dict[str, Any]:
+        return {**derive(config, sizes, iterations, cuda=cuda), **options}
+
+    outline = read_outline(config.model)
+    launch = Launch.of()
+    sizes = _sizes(config, options, launch, sft=sft)
+    if outline is not None and "per_device_train_batch_size" not in options:
+        sizes = _fitting(config, outline, arguments_of(sizes), sizes)
+    arguments = arguments_of(sizes)
+    memory, warned = _memory(config, outline, arguments, sizes)
     return Plan(
         backend="trl",
         config=config,
         entry="trl.SFTTrainer" if sft else "trl.GRPOTrainer",
-        arguments={**derived, **options},
+        arguments=arguments,
         sizes={
             "iterations": iterations,
             "rollouts_per_iteration": sizes.rows,
@@ -44,9 +60,34 @@ def make_plan(config: RunConfig) -> Plan:
             "optimizer_steps_per_iteration": sizes.optimizer_steps,
             "optimizer_steps": iterations * sizes.optimizer_steps,
             "micro_batch": sizes.micro_batch,
+            "processes": sizes.processes,
         },
-        problems=(*_refusals(config), *_warnings(config, sft=sft)),
+        problems=(
+            *_refusals(config),
+            *launch_problems(config, options, launch),
+            *adapter_problems(config, outline),
+            *_warnings(config, sft=sft),
+            *warned,
+        ),
+        memory=memory,
     )
+
+
+def _fitting(
+    config: RunConfig, outline: ModelOutline, arguments: dict[str, Any], sizes: BatchSizes
+) -> BatchSizes:
+    work = plan_workload(config, outline, arguments, sizes)
+    micro = micro_batch_that_fits(outline, work, sizes.global_batch_size // sizes.processes)
+    return replace(sizes, micro_batch=micro)
+
+
+def _memory(
+    config: RunConfig, outline: ModelOutline | None, arguments: dict[str, Any], sizes: BatchSizes
+) -> tuple[dict[str, int], list[Problem]]:
+    if outline is None:
+        return {}, []
+    estimated = estimate(outline, plan_workload(config, outline, arguments, sizes))
+    return estimated.as_mapping(), memory_problems(estimated, config, arguments)
 
 
 def _options(config: RunConfig, *, sft: bool) -> dict[str, Any]:
@@ -56,16 +97,20 @@ def _options(config: RunConfig, *, sft: bool) -> dict[str, Any]:
     return check_options(options, SFTConfig if sft else GRPOConfig)
 
 
-def _sizes(config: RunConfig, options: dict[str, Any], *, sft: bool) -> BatchSizes:
+def _sizes(config: RunConfig, options: dict[str, Any], launch: Launch, *, sft: bool) -> BatchSizes:
     hyper = config.algorithm.hyperparameters
-    micro = micro_batch_size(hyper.global_batch_size, options.get("per_device_train_batch_size"))
+    share = share_of("global_batch_size", hyper.global_batch_size, launch)
+    micro = micro_batch_size(share, options.get("per_device_train_batch_size"))
     if sft:
-        return BatchSizes(hyper.global_batch_size, hyper.global_batch_size, micro)
+        whole = hyper.global_batch_size
+        return BatchSizes(whole, whole, micro, processes=launch.processes)
+    share_of("rollout_batch_size", hyper.rollout_batch_size, launch)
     return BatchSizes(
         rows=hyper.rollout_batch_size * hyper.n_samples_per_prompt,
         global_batch_size=hyper.global_batch_size,
         micro_batch=micro,
         inner_epochs=options.get("num_iterations", 1),
+        processes=launch.processes,
     )
 
 
@@ -81,14 +126,12 @@ def _iterations(config: RunConfig, *, sft: bool) -> int:
 
 def _refusals(config: RunConfig) -> list[Problem]:
     hyper = config.algorithm.hyperparameters
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
     refused = {
         "rendering.history": (
             config.rendering.history == "template",
             "template opens a new segment where the template rewrites history, and TRL takes one "
             "row per episode; use keep",
         ),
-        "model.peft": (config.model.peft is not None, "is not there yet on TRL; remove it"),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",
             f"TRL's loss has k3 only, not {hyper.kl_estimator}; use k3",
@@ -96,11 +139,6 @@ def _refusals(config: RunConfig) -> list[Problem]:
         f"{_HYPER}.loss_aggregation": (
             config.algorithm.name == "dr_grpo" and "loss_aggregation" in hyper.given(),
             "dr_grpo divides by a constant (max_response_len); remove the key",
-        ),
-        "": (
-            processes > 1,
-            f"the in-process engine runs in one process, and this launch has {processes} "
-            "(WORLD_SIZE); start retrain train without accelerate or torchrun",
         ),
     }
     found = [Problem(key, message) for key, (wrong, message) in refused.items() if wrong]

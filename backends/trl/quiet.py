@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet_frameworks() -> Iterator[None]:
-    """Hide progress bars and deprecation warnings of transformers and TRL."""
+    """Hide progress bars and deprecation warnings of transformers, TRL and bitsandbytes."""
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from retrain.engine.transformers_loading import quiet_transformers
 

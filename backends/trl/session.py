@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import Plan
-from backends.recorder import RunRecorder
+from backends.recorder import Recorder
 from backends.trl.checkpoints import Checkpoint
+from backends.trl.interrupt import GracefulInterrupt
 from retrain.compose import Composition
 from retrain.config import RunConfig
+from retrain.launch import Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +24,19 @@ class Session:
         model: The loaded model.
         tokenizer: Its tokenizer, with a padding token.
         recorder: Writes the run folder.
+        interrupt: Says whether the user asked to stop.
         checkpoint: Where to go on from; None begins.
+        launch: Which process this is.
     """
 
     plan: Plan
     composition: Composition
     model: Any
     tokenizer: Any
-    recorder: RunRecorder
+    recorder: Recorder
+    interrupt: GracefulInterrupt
     checkpoint: Checkpoint | None = None
+    launch: Launch = field(default_factory=Launch)
 
     @property
     def config(self) -> RunConfig:
@@ -41,9 +47,3 @@ class Session:
     def resume_path(self) -> str | None:
         """The checkpoint's folder, as trainers take it."""
         return None if self.checkpoint is None else str(self.checkpoint.path)
-
-    def announce_stop(self) -> None:
-        """Tell the user what a first Ctrl-C does."""
-        self.recorder.progress.note(
-            "stopping after this iteration, with a checkpoint; press Ctrl-C again to stop now"
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +9,12 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
+from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import complete_checkpoint
-from backends.trl.interrupt import GracefulInterrupt
 from backends.trl.session import Session
 from bridges.demonstrations import demonstration_samples
+from retrain.compose import Composition
 from retrain.sample import Sample
 from retrain.types import Task
 
@@ -27,35 +27,44 @@ class CheckpointedSFTTrainer(SFTTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        complete_checkpoint(self.args.output_dir, self.state.global_step, {})
+        if self.args.should_save:
+            complete_checkpoint(self.args.output_dir, self.state.global_step, {})
 
 
-def train_sft(session: Session, tasks: Sequence[Task]) -> Any:
+def train_sft(session: Session, samples: Sequence[Sample]) -> Any:
     """Train to the end, or until the user stops it.
 
     Args:
         session: The opened run.
-        tasks: Recorded conversations.
+        samples: What to imitate.
 
     Returns:
         The trainer.
     """
-    samples = asyncio.run(_samples(session, tasks))
-    with GracefulInterrupt(session.announce_stop) as interrupt:
-        trainer = CheckpointedSFTTrainer(
-            model=session.model,
-            processing_class=session.tokenizer,
-            args=SFTConfig(**session.plan.arguments),
-            train_dataset=Dataset.from_list([as_row(sample) for sample in samples]),
-            callbacks=[IterationCallback(session.recorder, interrupt, steps_per_iteration=1)],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=session.resume_path)
-        return trainer
+    trainer = CheckpointedSFTTrainer(
+        model=session.model,
+        processing_class=session.tokenizer,
+        args=SFTConfig(**session.plan.arguments),
+        peft_config=lora_config(session.config.model.peft),
+        train_dataset=Dataset.from_list([as_row(sample) for sample in samples]),
+        callbacks=[
+            IterationCallback(
+                session.recorder, session.interrupt, session.launch, steps_per_iteration=1
+            )
+        ],
+    )
+    keep_in_float32(trainer.model, session.config.model.peft)
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=session.resume_path)
+    return trainer
 
 
-async def _samples(session: Session, tasks: Sequence[Task]) -> list[Sample]:
-    composition = session.composition
+async def prepare(composition: Composition, tasks: Sequence[Task]) -> list[Sample]:
+    """Turn recorded conversations into samples, with the tools of the environment in the prompt.
+
+    Raises:
+        DataError: Naming the row that cannot be used.
+    """
     environment = composition.environment
     tools = await environment.tools()
     return await demonstration_samples(tasks, composition.renderer, environment.limits, tools)

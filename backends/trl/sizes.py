@@ -19,22 +19,24 @@ class BatchSizes:
         global_batch_size: Rollouts of one optimizer step.
         micro_batch: Rows of one forward and backward pass.
         inner_epochs: How often each rollout is trained on (TRL's mu).
+        processes: How many processes share the rollouts.
     """
 
     rows: int
     global_batch_size: int
     micro_batch: int
     inner_epochs: int = 1
+    processes: int = 1
 
     @property
     def accumulation(self) -> int:
         """TRL's gradient_accumulation_steps."""
-        return self.global_batch_size // self.micro_batch
+        return self.global_batch_size // (self.micro_batch * self.processes)
 
     @property
     def steps_per_generation(self) -> int:
-        """TRL's steps_per_generation, counted in micro-batches."""
-        return self.rows // self.micro_batch
+        """TRL's steps_per_generation, counted in micro-batches of one process."""
+        return self.rows // (self.micro_batch * self.processes)
 
     @property
     def optimizer_steps(self) -> int:
@@ -42,21 +44,25 @@ class BatchSizes:
         return self.rows // self.global_batch_size * self.inner_epochs
 
 
-def micro_batch_size(global_batch_size: int, wanted: int | None) -> int:
+def micro_batch_size(share: int, wanted: int | None) -> int:
     """The micro-batch: what was asked for, else the largest divisor that is at most 8.
 
+    Args:
+        share: Rollouts of one optimizer step that one process trains on.
+        wanted: What was asked for.
+
     Raises:
-        ConfigError: What was asked for does not divide the global batch.
+        ConfigError: What was asked for does not divide the share.
     """
     if wanted is None:
-        sizes = range(1, min(MAX_MICRO_BATCH, global_batch_size) + 1)
-        return max(size for size in sizes if global_batch_size % size == 0)
-    if wanted < 1 or global_batch_size % wanted:
-        divisors = [n for n in range(1, global_batch_size + 1) if global_batch_size % n == 0]
+        sizes = range(1, min(MAX_MICRO_BATCH, share) + 1)
+        return max(size for size in sizes if share % size == 0)
+    if wanted < 1 or share % wanted:
+        divisors = [n for n in range(1, share + 1) if share % n == 0]
         raise ConfigError(
             f"algorithm.hyperparameters.trl_per_device_train_batch_size: {wanted} does not divide "
-            f"global_batch_size {global_batch_size} ({global_batch_size} = {wanted} x "
-            f"{global_batch_size // max(wanted, 1)} + {global_batch_size % max(wanted, 1)}); use "
+            f"the {share} rollouts of one process's optimizer step ({share} = {wanted} x "
+            f"{share // max(wanted, 1)} + {share % max(wanted, 1)}; see global_batch_size); use "
             f"one of {', '.join(map(str, divisors))}"
         )
     return wanted

@@ -122,7 +122,8 @@ class BridgedGRPOTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        complete_checkpoint(self.args.output_dir, self.state.global_step, self._data_state())
+        if self.args.should_save:
+            complete_checkpoint(self.args.output_dir, self.state.global_step, self._data_state())
 
 
 def pad_rows(rows: Sequence[Sequence[float]], width: int) -> torch.Tensor:

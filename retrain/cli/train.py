@@ -42,10 +42,13 @@ def train(
     from rich.console import Console
 
     from retrain.config import load_config
+    from retrain.launch import Launch
     from retrain.training import train as train_run
 
     run = load_config(config, overrides or (), backend)
     result = train_run(run, resume=resume)
+    if not Launch.of().first:
+        return
     _report(run, result, Console())
     _next_step(result, config, overrides or ())
     if result.interrupted:

@@ -4,6 +4,7 @@ from retrain.config.algorithm import AlgorithmConfig
 from retrain.config.dump import dump_config
 from retrain.config.hyperparameters import BRIDGE_OPTIONS, Hyperparameters
 from retrain.config.load import load_config
+from retrain.config.peft import PeftConfig
 from retrain.config.redact import REDACTED, is_credential, redact, redact_text
 from retrain.config.run import RunConfig, StageConfig
 from retrain.config.sections import (
@@ -30,6 +31,7 @@ __all__ = [
     "FailureConfig",
     "Hyperparameters",
     "ModelConfig",
+    "PeftConfig",
     "PromptSourceConfig",
     "RenderingConfig",
     "RewardComponentConfig",

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from pydantic import model_validator as check
 from pydantic_core import PydanticCustomError
 
+from retrain.config.peft import PeftConfig
 from retrain.config.section import JsonMapping, Positive, Seconds, Section, Texts, faults
 
 FailureActionName = Literal["mask", "retry", "refill", "raise"]
@@ -25,7 +26,7 @@ class ModelConfig(Section):
         description="the type of the weights; auto is float32, with bfloat16 autocast on a GPU",
     )
     trust_remote_code: bool = Field(default=False, description="run code that the model brings")
-    peft: JsonMapping | None = Field(default=None, description="LoRA settings; null trains it all")
+    peft: PeftConfig | None = Field(default=None, description="adapters; null trains it all")
     revision: str | None = Field(default=None, description="branch, tag or commit on the Hub")
     tokenizer: str | None = Field(default=None, description="another tokenizer than the model's")
     threads: Positive | None = Field(default=None, description="CPU threads of torch")

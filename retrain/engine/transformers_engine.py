@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
-from retrain.engine.transformers_architectures import why_no_slots
+from retrain.engine.transformers_architectures import slot_bytes, why_no_slots
 from retrain.engine.transformers_forward import Forward, SingleRowForward, SlotForward
+from retrain.engine.transformers_memory import slots_advice
 from retrain.engine.transformers_mode import GenerationMode
 from retrain.engine.transformers_scheduler import Request, Scheduler
 from retrain.engine.transformers_worker import Worker
@@ -69,7 +70,9 @@ class TransformersEngine:
         self._max_seq_len = max_seq_len
         self._vocabulary = int(config.get_text_config().vocab_size)
         forward: Forward = SingleRowForward(model)
+        one: int | None = None
         if self.fallback_reason is None:
+            one = slot_bytes(config, max_seq_len, autocast_dtype or _type_of(model))
             forward = SlotForward(
                 model, max_slots=max_slots, max_seq_len=max_seq_len, dtype=autocast_dtype
             )
@@ -81,7 +84,11 @@ class TransformersEngine:
             weight_version=weight_version,
         )
         self._scheduler = scheduler
-        self._worker = Worker(scheduler, GenerationMode(model, autocast_dtype))
+        self._worker = Worker(
+            scheduler,
+            GenerationMode(model, autocast_dtype),
+            when_out_of_memory=slots_advice(max_slots, max_seq_len, one),
+        )
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -156,6 +163,10 @@ class TransformersEngine:
                 f"token ids from {min(prompt)} to {max(prompt)}: the model knows "
                 f"0 to {self._vocabulary - 1}"
             )
+
+
+def _type_of(model: nn.Module) -> torch.dtype:
+    return next(model.parameters()).dtype
 
 
 def _check_sizes(config: Any, max_slots: int, max_seq_len: int, prefill_chunk: int) -> None:

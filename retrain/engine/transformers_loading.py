@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.utils import logging as transformers_logging
 
 from retrain.config import ModelConfig
 from retrain.engine.transformers_architectures import slots_that_fit
 from retrain.engine.transformers_engine import TransformersEngine
-from retrain.errors import ConfigError
+from retrain.errors import ConfigError, MissingDependency
 
 KV_BYTES = 2 * 1024**3
 """Memory for the engine's keys and values on a CPU; on a GPU it is a quarter of what is free."""
@@ -24,18 +25,21 @@ def load_model(model: ModelConfig) -> Any:
     """Load the causal language model that `model:` names.
 
     `torch_dtype: auto` keeps float32 weights: AdamW's updates of 1e-6 vanish in bfloat16. On a GPU
-    the forward pass still runs in bfloat16, by autocast.
+    the forward pass still runs in bfloat16, by autocast. `peft.bits` quantises the linear layers.
 
     Raises:
         ConfigError: It cannot be loaded; the message says what is missing.
+        MissingDependency: It is to be quantised, and bitsandbytes is not installed.
     """
-    dtype = torch.float32 if model.torch_dtype == "auto" else getattr(torch, model.torch_dtype)
+    dtype = weight_type(model)
+    quantization = _quantization(model)
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        loaded = AutoModelForCausalLM.from_pretrained(
             model.name_or_path,
             dtype=dtype,
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
+            quantization_config=quantization,
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0]
@@ -43,6 +47,48 @@ def load_model(model: ModelConfig) -> Any:
             f"model.name_or_path: {model.name_or_path!r} cannot be loaded ({reason}); it must be a "
             "Hugging Face model folder, or a name on the hub"
         ) from error
+    if quantization is not None:
+        _keep_gradients(loaded)
+    return loaded
+
+
+def weight_type(model: ModelConfig) -> torch.dtype:
+    """The type that a model's weights are loaded in, where they are not quantised."""
+    named: torch.dtype = getattr(torch, model.torch_dtype, torch.float32)
+    return named
+
+
+def _quantization(model: ModelConfig) -> Any:
+    """How bitsandbytes keeps the weights: NF4 with quantised constants (QLoRA), or LLM.int8()."""
+    bits = None if model.peft is None else model.peft.bits
+    if bits is None:
+        return None
+    if find_spec("bitsandbytes") is None:
+        raise MissingDependency(
+            "model.peft.bits: needs bitsandbytes; install it with: pip install 'retrain[qlora]'"
+        )
+    make: Any = BitsAndBytesConfig
+    if bits == 8:
+        return make(load_in_8bit=True)
+    half = torch.bfloat16 if torch.cuda.is_available() else weight_type(model)
+    return make(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=half,
+    )
+
+
+def _keep_gradients(model: Any) -> None:
+    """Stop 4-bit layers from packing their weights for inference on a CPU.
+
+    The packed ones have no backward pass, and nothing unpacks them: after the first generation,
+    adapters would be trained on wrong gradients, silently (bitsandbytes 0.50, `Linear4bit.forward`
+    on CPUs with AVX512-BF16).
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> TransformersEngine:
@@ -62,7 +108,8 @@ def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> Transf
     with quiet_transformers():
         loaded = load_model(model)
     autocast = torch.bfloat16 if cuda and model.torch_dtype == "auto" else None
-    placed = loaded.to("cuda") if cuda else loaded
+    quantised = model.peft is not None and model.peft.bits is not None  # loaded onto the GPU
+    placed = loaded.to("cuda") if cuda and not quantised else loaded
     return fit_engine(placed, longest=longest, most=most, autocast=autocast)
 
 

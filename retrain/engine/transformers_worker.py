@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from retrain.engine.base import Generation
+from retrain.engine.transformers_memory import is_out_of_memory
 from retrain.engine.transformers_mode import GenerationMode
 from retrain.engine.transformers_scheduler import Request, Scheduler
 from retrain.errors import EngineFailure
@@ -30,15 +31,19 @@ class _Caller:
 class Worker:
     """Owns a scheduler: commands reach it through a queue, results leave through futures."""
 
-    def __init__(self, scheduler: Scheduler, mode: GenerationMode) -> None:
+    def __init__(
+        self, scheduler: Scheduler, mode: GenerationMode, *, when_out_of_memory: str = ""
+    ) -> None:
         """Start the thread.
 
         Args:
             scheduler: What to step; nobody else may touch it from now on.
             mode: What to enter while there is something to do.
+            when_out_of_memory: What to do then; stands on the failure.
         """
         self._scheduler = scheduler
         self._mode = mode
+        self._when_out_of_memory = when_out_of_memory
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._callers: dict[Request, _Caller] = {}
         self._closed = False
@@ -131,7 +136,10 @@ class Worker:
             self._mode.enter()
             self._scheduler.step()
         except Exception as error:
-            raise EngineFailure(f"generation: {type(error).__name__}: {error}") from error
+            reason = f"generation: {type(error).__name__}: {error}"
+            if is_out_of_memory(error):
+                reason = f"{reason}\n{self._when_out_of_memory}"
+            raise EngineFailure(reason) from error
 
     def _deliver(self) -> None:
         for request in self._scheduler.finished():

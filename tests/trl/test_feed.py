@@ -8,6 +8,7 @@ import pytest
 
 from backends.trl.feed import RolloutFeed, as_columns, raw_reward
 from retrain.errors import BackendFailure
+from retrain.launch import Launch
 from retrain.sample import Sample, Status
 
 
@@ -52,11 +53,14 @@ def test_rows_that_are_no_whole_groups_are_refused() -> None:
     class Rollouts:
         settings = Settings()
 
+    class Gatherer:
+        rollouts = Rollouts()
+
     feed = RolloutFeed(
-        None,
-        Rollouts(),
-        None,
         None,  # type: ignore[arg-type]
+        Gatherer(),  # type: ignore[arg-type]
+        None,  # type: ignore[arg-type]
+        Launch(),
         weights_changed=str,
         on_groups=print,
     )

@@ -1,0 +1,90 @@
+"""What a forward pass keeps for the backward pass, counted tensor by tensor.
+
+The counts are those of transformers' decoders with RMSNorm, gated MLP and SDPA attention, after the
+method of Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models (2022),
+section 4. Symbols as in `backends.trl.memory`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backends.trl.outline import ModelOutline
+
+if TYPE_CHECKING:
+    from backends.trl.memory import Workload
+
+_TILE_TOKENS, _TILE_WORDS = 4096, 32768
+"""TRL's head works on tiles of so many tokens and words (`trl/kernels/chunked_logprob.py`)."""
+
+_TORCH_TILES = 7
+"""Float32 copies of a tile in that kernel's backward pass where there is no Triton."""
+
+
+def activation_bytes(outline: ModelOutline, work: Workload) -> int:
+    """Bytes kept over one micro-batch: R x T x L x the bytes of a token in a layer.
+
+    With gradient checkpointing each layer keeps its input, and one layer at a time the rest.
+    Autocast keeps a copy of every matrix that it casts.
+    """
+    tokens, layers = work.rows * work.row_tokens, int(outline.config.num_hidden_layers)
+    width = work.weight_type.itemsize
+    layer = tokens * layer_bytes(outline, work)
+    casts = 0
+    if work.autocast is not None and width > work.autocast.itemsize and work.bits is None:
+        casts = work.autocast.itemsize * (outline.parameters - _embedding_numbers(outline.config))
+    if work.checkpointing:
+        return layers * tokens * outline.config.hidden_size * width + layer + casts
+    return layers * layer + casts
+
+
+def layer_bytes(outline: ModelOutline, work: Workload) -> int:
+    """Bytes that one layer keeps of one token.
+
+    Two norms keep a float32 input and a result each: H x (4 + m) x 2. Inputs of matrices: H x w,
+    twice, but under autocast each of five matrices has a cast copy. Normalised queries and keys:
+    (Q + K) x (4 + w). Attention: queries, keys and values at the queries' size, and its result,
+    4 x Q x w, with a mask of T x w. The MLP: 4 x I x w.
+    """
+    config: Any = outline.config
+    w = (work.autocast or work.weight_type).itemsize
+    cast = work.autocast is not None and work.autocast is not work.weight_type
+    heads = int(config.num_attention_heads)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    queries = heads * size
+    keys = size * int(getattr(config, "num_key_value_heads", None) or heads)
+    norms = 2 * config.hidden_size * (4 + work.weight_type.itemsize)
+    inputs = config.hidden_size * w * (5 if cast else 2)
+    normed = (queries + keys) * (4 + w) if outline.qk_norm else 0
+    return int(norms + inputs + normed + (4 * queries + 4 * _inside(config) + work.row_tokens) * w)
+
+
+def head_bytes(outline: ModelOutline, work: Workload) -> int:
+    """Bytes of the head in its backward pass, where no more than a tile of logits exists.
+
+    A tile of logits, the gradient of the last hidden states, and in float32 the gradient of the
+    head's weight, where it is trained.
+    """
+    config: Any = outline.config
+    tokens, words = work.rows * work.row_tokens, int(config.vocab_size)
+    w = (work.autocast or work.weight_type).itemsize
+    rows = min(tokens, _TILE_TOKENS)
+    tile = rows * _TILE_WORDS * w
+    if not work.cuda:  # pages that a small vocabulary does not touch take no memory there
+        tile = rows * min(words, _TILE_WORDS) * (w + 4 * _TORCH_TILES)
+    gradient = 0 if work.adapter else words * config.hidden_size * 4
+    return int(tile + gradient + tokens * config.hidden_size * 4)
+
+
+def _embedding_numbers(config: Any) -> int:
+    """Numbers of the embedding, and of the head where it is not the same."""
+    tied = getattr(config, "tie_word_embeddings", False)
+    return int(config.vocab_size * config.hidden_size * (1 if tied else 2))
+
+
+def _inside(config: Any) -> int:
+    """I: the MLP's inner size; of experts, those that a token goes through."""
+    active = getattr(config, "num_experts_per_tok", None)
+    expert = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+    shared = getattr(config, "shared_expert_intermediate_size", None) or 0
+    return int(active * expert + shared if active else config.intermediate_size)

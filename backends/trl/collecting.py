@@ -1,0 +1,66 @@
+"""Collecting groups over all processes: each plays its share, and all see the whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridges import RolloutBridge
+from bridges.rollout import Refill
+from retrain.errors import RetrainError
+from retrain.launch import Launch
+from retrain.rollout.request import GroupRequest
+from retrain.runtime import EventLoopThread
+from retrain.types import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The groups of one collection.
+
+    Attributes:
+        groups: All of them, in the order asked for.
+        own: Those that this process played.
+        seconds: How long it took, until the last process was done.
+    """
+
+    groups: Sequence[Group]
+    own: Sequence[Group]
+    seconds: float
+
+
+class Collector:
+    """Plays groups on the loop, sliced by rank."""
+
+    def __init__(self, rollouts: RolloutBridge, loop: EventLoopThread, launch: Launch) -> None:
+        """Make a collector.
+
+        Args:
+            rollouts: Plays and scores one process's groups.
+            loop: Runs the episodes.
+            launch: Which process this is.
+        """
+        self.rollouts = rollouts
+        self._loop = loop
+        self._launch = launch
+
+    def collect(
+        self, requests: Sequence[GroupRequest], *, refill: Refill | None = None
+    ) -> Collected:
+        """Play `requests`, the same list on every process.
+
+        Raises:
+            RetrainError: What failed on this process, or which rank failed: nobody waits for ever.
+        """
+        began = time.perf_counter()
+        failure: RetrainError | None = None
+        own: Sequence[Group] = ()
+        try:
+            share = self._launch.share(requests)
+            own = self._loop.run(self.rollouts.collect(share, refill=refill))
+        except RetrainError as error:
+            failure = error
+        self._launch.agree(failure)
+        groups = self._launch.gather(own)
+        return Collected(groups, own, time.perf_counter() - began)

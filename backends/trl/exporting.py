@@ -1,0 +1,107 @@
+"""Weights as they leave a run: Hugging Face folders, adapters merged into their base."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from backends.trl.adapters import ADAPTER_CONFIG
+from backends.trl.checkpoints import newest_checkpoint
+from retrain.config import ModelConfig, load_config
+from retrain.engine.transformers_loading import load_model, quiet_transformers
+from retrain.errors import ConfigError, RunFolderError
+from retrain.report.run_folder import CONFIG
+
+MODEL = "model"
+"""Folder of a run that holds its final weights, whole."""
+
+ADAPTER = "adapter"
+"""Folder of a run that holds its final adapter, where it trained one."""
+
+_TRAINER_STATE = shutil.ignore_patterns("*.pt", "*.pth", "*.bin", "*_state.json")
+
+
+def save_final(trainer: Any, model: ModelConfig, run: Path) -> Path:
+    """Write the trained weights into a run's folder.
+
+    Args:
+        trainer: The trainer, at its end.
+        model: What it began from.
+        run: The run's folder.
+
+    Returns:
+        The folder of the whole weights. An adapter also stands beside it, in `adapter/`.
+    """
+    whole = run / MODEL
+    if model.peft is None:
+        trainer.save_model(str(whole))
+        return whole
+    adapter = run / ADAPTER
+    trainer.save_model(str(adapter))
+    if trainer.args.should_save:
+        merge_adapter(model, adapter, whole)
+    return whole
+
+
+def merge_adapter(model: ModelConfig, adapter: Path, to: Path) -> None:
+    """Write base + adapter as one model that needs no peft.
+
+    The base is read again, in its unquantised type: adding a small adapter to 4-bit weights and
+    rounding the sum to 4 bits would lose the adapter.
+
+    Args:
+        model: The base.
+        adapter: The adapter's folder, which holds the tokenizer too.
+        to: What to write; replaced where it exists.
+
+    Raises:
+        ConfigError: The base cannot be loaded, or is another one than the adapter's.
+    """
+    from peft import PeftModel
+
+    with quiet_transformers():
+        base = load_model(model.model_copy(update={"peft": None}))
+        try:
+            merged = PeftModel.from_pretrained(base, str(adapter)).merge_and_unload()
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(
+                f"model.name_or_path: the adapter in {adapter} does not fit on "
+                f"{model.name_or_path!r} ({reason})"
+            ) from error
+        partial = to.with_name(f"{to.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        merged.save_pretrained(partial)
+    AutoTokenizer.from_pretrained(adapter).save_pretrained(partial)
+    shutil.rmtree(to, ignore_errors=True)
+    os.replace(partial, to)
+
+
+def export_run(run: Path, to: Path) -> Path:
+    """Write a run's newest weights to a folder of their own.
+
+    Args:
+        run: A run's folder.
+        to: What to write; must not exist.
+
+    Raises:
+        RunFolderError: There are no weights yet, or `to` exists.
+        ConfigError: The base of an adapter cannot be loaded.
+    """
+    checkpoint = newest_checkpoint(run / "checkpoints")
+    source = run / MODEL
+    if not source.is_dir() and checkpoint is not None:
+        source = checkpoint.path
+    if not source.is_dir():
+        raise RunFolderError(f"{run}: holds no weights yet (no model/, no complete checkpoint)")
+    if to.exists():
+        raise RunFolderError(f"{to}: exists already; choose another folder to export to")
+    if (source / ADAPTER_CONFIG).exists():
+        merge_adapter(load_config(run / CONFIG).model, source, to)
+    else:
+        shutil.copytree(source, to, ignore=_TRAINER_STATE)
+    return to
