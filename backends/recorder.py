@@ -18,6 +18,11 @@ from retrain.types import Group
 class Recorder(Protocol):
     """Where a run's groups, metrics and notes go."""
 
+    @property
+    def latest(self) -> Mapping[str, float]:
+        """The last value of every metric."""
+        ...
+
     def collected(
         self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
     ) -> None:

@@ -36,6 +36,7 @@ class IterationCallback(TrainerCallback):
         *,
         steps_per_iteration: int,
         evaluate: Callable[[int], None] | None = None,
+        publish: Callable[[], None] | None = None,
     ) -> None:
         """Make a callback.
 
@@ -45,12 +46,14 @@ class IterationCallback(TrainerCallback):
             launch: Which process this is; all stop where one was asked to.
             steps_per_iteration: Optimizer steps of one iteration.
             evaluate: Called with the iteration after each one; decides itself whether it is due.
+            publish: Called when an iteration's metrics are recorded.
         """
         self._recorder = recorder
         self._interrupt = interrupt
         self._launch = launch
         self._steps = steps_per_iteration
         self._evaluate = evaluate
+        self._publish = publish
         self._logs: dict[str, list[float]] = defaultdict(list)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -82,3 +85,5 @@ class IterationCallback(TrainerCallback):
         self._recorder.trained(iteration, metrics)
         if self._evaluate is not None:
             self._evaluate(iteration)
+        if self._publish is not None:
+            self._publish()

@@ -16,6 +16,7 @@ from backends.trl.callback import IterationCallback
 from backends.trl.collecting import Collector
 from backends.trl.evaluation import HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
+from backends.trl.loggers import publish
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
 from retrain.compose import make_buffer, make_tasks
@@ -117,6 +118,7 @@ def _trainer(
                 session.launch,
                 steps_per_iteration=steps,
                 evaluate=evaluation.after,
+                publish=lambda: publish(trainer, session.recorder.latest),
             )
         ],
     )

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from backends.trl.checkpoints import complete_checkpoint
 from backends.trl.feed import RolloutFeed, raw_reward
+from retrain.sample import Sample
 
 TIS_CLIP = 2.0
 """Cap of the truncated importance weight (slime's `--tis-clip`)."""
@@ -52,6 +54,8 @@ class BridgedGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         rows = self._feed.rows
+        if self.log_completions:
+            self._show_conversations(rows)
         width, device = output["completion_ids"].size(1), output["completion_ids"].device
         engine_BT = pad_rows([row.rollout_log_probs for row in rows], width).to(device)
         advantages = torch.tensor([row.advantage for row in rows], device=device)
@@ -64,6 +68,21 @@ class BridgedGRPOTrainer(GRPOTrainer):
             output["advantages"] = advantages.unsqueeze(1) * weights_BT
             output["old_per_token_logps"] = trainer_BT
         return output
+
+    def _show_conversations(self, rows: Sequence[Sample]) -> None:
+        """Put what was really said into TRL's table of completions.
+
+        TRL knows placeholder prompts, and computes advantages that are not used.
+        """
+        decode = self._tokenizer.decode
+        shown = {
+            "prompt": [decode(row.prompt_ids) for row in rows],
+            "completion": [decode(row.response_ids) for row in rows],
+            "advantages": [row.advantage for row in rows],
+        }
+        for name, values in shown.items():
+            self._logs[name].clear()
+            self._logs[name].extend(gather_object(values))
 
     def _trainer_logps(self, output: dict[str, Any]) -> torch.Tensor:
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
