@@ -1,0 +1,246 @@
+"""One pooled keep-alive HTTP client per engine, and errors that name the URL and what it said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from retrain.errors import ConfigError, EngineFailure, MissingDependency
+
+if TYPE_CHECKING:
+    import httpx
+
+RETRIED = frozenset({429, 500, 502, 503, 504})
+"""The statuses after which the same request may succeed."""
+KEEPALIVE_SECONDS = 4.0
+"""Below the 5 s after which uvicorn, under SGLang and vLLM alike, closes an idle connection."""
+_LONGEST_LINE = 300
+_KEYLESS = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How an engine talks to its servers.
+
+    Attributes:
+        api_key_env: Name of the environment variable that holds the API key, sent as a bearer
+            token; None sends none. The key itself stands in no configuration, log or error.
+        timeout: Seconds one request may take, its generation included.
+        connect_timeout: Seconds to wait for a connection.
+        retries: How often a request is sent again after an error that may pass.
+        backoff: Seconds before the first retry; doubled every time, and jittered by half.
+        probe_interval: Seconds for which a server that failed is left out before it is asked again.
+    """
+
+    api_key_env: str | None = None
+    timeout: float = 600.0
+    connect_timeout: float = 5.0
+    retries: int = 3
+    backoff: float = 0.5
+    probe_interval: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse times that cannot be.
+
+        Raises:
+            ConfigError: A time is not positive, or the number of retries negative.
+        """
+        for name in ("timeout", "connect_timeout", "backoff", "probe_interval"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"engine.{name}: {getattr(self, name)}, expected more than 0 s")
+        if self.retries < 0:
+            raise ConfigError(f"engine.retries: {self.retries}, expected at least 0")
+
+
+class ServerFault(EngineFailure):
+    """A server did not answer, or answered with an error.
+
+    Attributes:
+        status: The HTTP status; None where there was no answer.
+        lost: Whether the server did not answer at all, so that it should be left out.
+        passing: Whether the same request may succeed later or elsewhere.
+        retry_after: Seconds after which the server asks to be asked again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        lost: bool = False,
+        passing: bool = False,
+        retry_after: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.lost = lost
+        self.passing = passing
+        self.retry_after = retry_after
+
+
+class HttpClient:
+    """Sends single requests; retries and the choice of a server are the engine's.
+
+    Proxies that the environment names are used, unless all servers are on this machine.
+    """
+
+    def __init__(self, urls: tuple[str, ...], settings: HttpSettings) -> None:
+        """Take the settings; nothing is opened before the first request.
+
+        Raises:
+            ConfigError: The API key's environment variable is not set.
+            MissingDependency: httpx is not installed.
+        """
+        self._httpx = load_httpx()
+        self._settings = settings
+        self._key = _api_key(settings.api_key_env)
+        self._local = all(_is_loopback(url) for url in urls)
+        self._open: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Send one request and give its JSON, or its text where it is no JSON.
+
+        Args:
+            method: GET or POST.
+            url: The whole URL.
+            body: What to send as JSON; None sends nothing.
+            headers: Further headers.
+            timeout: Seconds that all of it may take; None is `settings.timeout`.
+
+        Raises:
+            ServerFault: There was no answer, or one with a status from 400 on.
+        """
+        limit = timeout or self._settings.timeout
+        what = f"{method} {url}"
+        try:
+            async with asyncio.timeout(limit):
+                response = await self._client().request(method, url, json=body, headers=headers)
+        except TimeoutError as error:
+            raise ServerFault(f"{what}: no answer within {limit:g} s", lost=True) from error
+        except self._httpx.TransportError as error:
+            reason = self._clean(f"{type(error).__name__}: {error}".rstrip(": "))
+            raise ServerFault(f"{what}: {reason}", lost=True, passing=True) from error
+        if response.status_code >= 400:
+            raise self._refused(what, response)
+        try:
+            return response.json()
+        except ValueError:
+            return response.text
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        client, self._open = self._open, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    def close(self) -> None:
+        """Close the connections from outside the event loop, where the loop still runs."""
+        if self._open is None or self._loop is None or not self._loop.is_running():
+            self._open = None
+            return
+        asyncio.run_coroutine_threadsafe(self.aclose(), self._loop)
+
+    def _client(self) -> httpx.AsyncClient:
+        """The client of the running loop: connections cannot change their loop."""
+        loop = asyncio.get_running_loop()
+        if self._open is None or self._loop is not loop:
+            httpx, key = self._httpx, self._key
+            self._open = httpx.AsyncClient(
+                headers={"Authorization": f"Bearer {key}"} if key else None,
+                timeout=httpx.Timeout(None, connect=self._settings.connect_timeout),
+                limits=httpx.Limits(
+                    max_connections=None,
+                    max_keepalive_connections=None,
+                    keepalive_expiry=KEEPALIVE_SECONDS,
+                ),
+                trust_env=not self._local,
+            )
+            self._loop = loop
+        return self._open
+
+    def _refused(self, what: str, response: httpx.Response) -> ServerFault:
+        status = response.status_code
+        line = self._clean(response.text.strip().partition("\n")[0][:_LONGEST_LINE])
+        hint = "; is the right key named by engine.api_key_env?" if status in _KEYLESS else ""
+        after = response.headers.get("Retry-After", "")
+        return ServerFault(
+            f"{what}: HTTP {status}: {line or response.reason_phrase}{hint}",
+            status=status,
+            passing=status in RETRIED,
+            retry_after=float(after) if after.isdecimal() else 0.0,
+        )
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def load_httpx() -> Any:
+    """Import httpx.
+
+    Raises:
+        MissingDependency: It is not installed.
+    """
+    try:
+        import httpx
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "engines over HTTP need httpx; install it with: pip install 'retrain[http]'"
+        ) from error
+    return httpx
+
+
+def server_urls(urls: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Check server URLs and strip what must not stand at their end.
+
+    Args:
+        urls: One, or several.
+
+    Raises:
+        ConfigError: There is none, one is no http(s) URL, holds credentials or stands there twice.
+    """
+    given = [urls] if isinstance(urls, str) else list(urls)
+    found = tuple(url.rstrip("/") for url in given)
+    if not found:
+        raise ConfigError("engine.urls: empty; name at least one server, e.g. http://host:30000")
+    for url in found:
+        parts = urlsplit(url)
+        if parts.username or parts.password:
+            raise ConfigError(
+                f"engine.urls: the URL of {parts.hostname} holds credentials; put the key into an "
+                "environment variable and its name into engine.api_key_env"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"engine.urls: {url!r} is no URL; write http://HOST:PORT")
+    if len(set(found)) < len(found):
+        raise ConfigError(f"engine.urls: a server stands there twice: {', '.join(found)}")
+    return found
+
+
+def _api_key(variable: str | None) -> str:
+    if variable is None:
+        return ""
+    key = os.environ.get(variable, "")
+    if not key:
+        raise ConfigError(
+            f"engine.api_key_env: the environment variable {variable!r} is not set; "
+            f"export {variable}=… before the run"
+        )
+    return key
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

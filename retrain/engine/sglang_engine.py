@@ -1,0 +1,256 @@
+"""`SGLangEngine`: turns written by SGLang servers, through their native /generate.
+
+The protocol is that of SGLang 0.5.15: `srt/managers/io_struct.py` (GenerateReqInput, AbortReq,
+UpdateWeightFromDiskReqInput) and `srt/entrypoints/http_server.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
+from retrain.engine.http_answer import (
+    SAMPLE_TEXT,
+    ServedModel,
+    check_prompt_tokens,
+    check_stop_kept,
+    finish_reason,
+)
+from retrain.engine.http_client import HttpSettings, ServerFault
+from retrain.engine.http_engine import CHECK_SECONDS, HttpEngine, Session, TurnRequest
+from retrain.engine.http_logprobs import HOT, PROBE_IDS, LogprobMode, logprob_mode, why_not_exact
+from retrain.engine.http_pool import Server
+from retrain.engine.sglang_weights import SGLangWeights
+from retrain.errors import ConfigError, EngineFailure
+
+ROUTING_HEADER = "X-SMG-Routing-Key"
+"""By which sglang-router sends a session's turns to one worker (its policy `manual`)."""
+
+
+class SGLangEngine(HttpEngine):
+    """An `InferenceEngine` over SGLang servers, or over a sglang-router before them.
+
+    SGLang's logprobs are tempered and not truncated, which is what is wanted; a server that runs
+    with SGLANG_RETURN_ORIGINAL_LOGPROB gives untempered ones, and is refused unless the
+    temperature is 1 or 0. Seeds are honoured where every server runs with
+    --enable-deterministic-inference, and are not sent elsewhere.
+    """
+
+    def __init__(
+        self,
+        urls: str | Sequence[str],
+        *,
+        router: bool = False,
+        settings: HttpSettings | None = None,
+        model: ServedModel | None = None,
+    ) -> None:
+        """Take the servers; none is asked before `start`, or the first `generate`.
+
+        Args:
+            urls: Base URLs of the servers, or the one of a sglang-router.
+            router: Whether `urls` is a router: aborts and weights then go to its workers, which
+                must be reachable from here under the URLs that it lists.
+            settings: Times, retries and the API key.
+            model: What the servers must serve; None checks nothing.
+
+        Raises:
+            ConfigError: A URL cannot be one, the API key is not set, or there are two routers.
+            MissingDependency: httpx is not installed.
+        """
+        super().__init__(urls, settings=settings, model=model)
+        if router and len(self.urls) > 1:
+            raise ConfigError("engine.urls: name one router, or several servers with router: false")
+        self._router = router
+        self._weights = SGLangWeights(self._client)
+        self._modes: dict[Server, LogprobMode] = {}
+        self._seeded: dict[Server, bool] = {}
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """Abortable, with weight updates; seeded once `start` has found all servers to be so."""
+        seeded = bool(self._seeded) and all(self._seeded.values())
+        return EngineCapabilities(seeded=seeded, abortable=True, weight_update=True)
+
+    @property
+    def weight_version(self) -> str:
+        """The version of the last update, or what the servers said of themselves."""
+        return self._weights.version
+
+    async def update_weights_from_checkpoint(self, path: str, version: str) -> None:
+        """Load new weights into every server, and check that they say so.
+
+        Running requests are aborted by the servers and return with what they have written.
+
+        Args:
+            path: A folder of Hugging Face weights, as the servers see it.
+            version: The version from now on.
+
+        Raises:
+            EngineFailure: A server refused, or its weight version did not move; it is left out. A
+                server that is out already loads them when it is back.
+        """
+        await self._pool.start()
+        self._weights.expect(path, version)
+        up = [server for server in self._pool.servers if server.up]
+        outcomes = await asyncio.gather(*map(self._load_into, up), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _load_into(self, server: Server) -> None:
+        try:
+            await self._weights.load_into(await self._workers_of(server))
+        except EngineFailure as fault:
+            self._pool.leave_out(server, fault)
+            raise
+
+    async def _check(self, server: Server) -> None:
+        await self._client.ask("GET", f"{server.url}/health", timeout=CHECK_SECONDS)
+        workers = await self._workers_of(server)
+        await self._weights.catch_up(workers)
+        info = await self._ask_json("GET", f"{workers[0]}/model_info")
+        await self._check_vocabulary(server, info)
+        facts = [await self._ask_json("GET", f"{url}/server_info") for url in workers]
+        self._seeded[server] = all(fact.get("enable_deterministic_inference") for fact in facts)
+        self._modes[server] = logprob_mode(
+            await self._top_logprob(server, 1.0), await self._top_logprob(server, HOT)
+        )
+
+    async def _check_vocabulary(self, server: Server, info: Mapping[str, Any]) -> None:
+        """Compare tokens; a server started with --skip-tokenizer-init, or a router, has none."""
+        body = {"prompt": SAMPLE_TEXT, "add_special_tokens": False}
+        try:
+            reply = await self._ask_json("POST", f"{server.url}/tokenize", body)
+        except ServerFault as fault:
+            if fault.lost:
+                raise
+            return
+        served = str(info.get("tokenizer_path") or info.get("model_path"))
+        self._model.check_tokens(server.url, reply.get("tokens"), served)
+
+    async def _top_logprob(self, server: Server, temperature: float) -> float:
+        """The logprob of the likeliest token after a short prompt.
+
+        Raises:
+            ConfigError: The server gives no logprobs.
+        """
+        params = SamplingParams(max_tokens=1, temperature=temperature)
+        body = {**_body(list(PROBE_IDS), params, None), "top_logprobs_num": 1}
+        reply = await self._ask_json("POST", f"{server.url}/generate", body)
+        meta = reply.get("meta_info") or {}
+        try:
+            return float(meta["output_top_logprobs"][0][0][0])
+        except (KeyError, IndexError, TypeError) as error:
+            raise ConfigError(f"{server.url}: {_NO_LOGPROBS}") from error
+
+    async def _write(self, server: Server, session: Session, turn: TurnRequest) -> Generation:
+        wrong = why_not_exact(self._modes[server], turn.params, truncated=False)
+        if wrong is not None:
+            raise ConfigError(
+                f"{server.url}: {wrong}; start the server without SGLANG_RETURN_ORIGINAL_LOGPROB, "
+                "or set algorithm.hyperparameters.temperature: 1"
+            )
+        seed = turn.seed if self._seeded[server] else None
+        reply = await self._client.ask(
+            "POST",
+            f"{server.url}/generate",
+            body={**_body(turn.input_ids, turn.params, seed), "rid": session.request_id},
+            headers={ROUTING_HEADER: session.uid},
+        )
+        return _read(server.url, reply, len(turn.input_ids), self._version())
+
+    async def _abort_on(self, server: Server, request_id: str) -> bool:
+        """Ask its server, or all workers of a router, to end the request."""
+        try:
+            urls = await self._workers_of(server)
+            body = {"rid": request_id}
+            for url in urls:
+                await self._client.ask(
+                    "POST", f"{url}/abort_request", body=body, timeout=CHECK_SECONDS
+                )
+        except EngineFailure:
+            return False
+        return True
+
+    def _version(self) -> str:
+        return self._weights.version
+
+    async def _workers_of(self, server: Server) -> list[str]:
+        if not self._router:
+            return [server.url]
+        reply = await self._ask_json("GET", f"{server.url}/workers")
+        workers = [str(worker["url"]).rstrip("/") for worker in reply.get("workers", ())]
+        if not workers:
+            raise ServerFault(f"{server.url}/workers: the router has no workers", passing=True)
+        return workers
+
+    async def _ask_json(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
+        reply = await self._client.ask(method, url, body=body, timeout=CHECK_SECONDS)
+        if not isinstance(reply, dict):
+            raise ConfigError(f"{url}: answers {type(reply).__name__}; is it a SGLang server?")
+        return reply
+
+
+_NO_LOGPROBS = (
+    "the server gives no logprobs of the tokens that it writes, and training needs them; it must "
+    "be a SGLang server that answers /generate with return_logprob"
+)
+
+
+def _body(input_ids: list[int], params: SamplingParams, seed: int | None) -> dict[str, Any]:
+    """A request: everything that a server's own defaults could change is said."""
+    sampling = {
+        "max_new_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k,
+        "min_p": 0.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": sorted(params.stop_token_ids),
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "no_stop_trim": True,
+    }
+    if seed is not None:
+        sampling["sampling_seed"] = seed
+    return {
+        "input_ids": input_ids,
+        "sampling_params": sampling,
+        "return_logprob": True,
+        "stream": False,
+    }
+
+
+def _read(url: str, reply: Any, sent: int, version: str) -> Generation:
+    """Read a reply of /generate.
+
+    Raises:
+        EngineFailure: It holds no logprobs, or ids that differ from those of its logprobs.
+    """
+    meta = reply.get("meta_info") if isinstance(reply, dict) else None
+    if not isinstance(meta, dict):
+        raise EngineFailure(f"{url}: /generate answers without meta_info; is it a SGLang server?")
+    pairs = meta.get("output_token_logprobs")
+    if pairs is None:
+        raise EngineFailure(f"{url}: {_NO_LOGPROBS}")
+    finish = meta.get("finish_reason") or {}
+    ids = tuple(int(pair[1]) for pair in pairs)
+    written = tuple(reply.get("output_ids", ids))
+    if written != ids:
+        raise EngineFailure(
+            f"{url}: {len(written)} output_ids, and logprobs of {len(ids)} tokens, which differ"
+        )
+    check_prompt_tokens(url, sent, meta.get("prompt_tokens"))
+    check_stop_kept(url, ids, finish.get("matched"))
+    return Generation(
+        ids,
+        tuple(float(pair[0]) for pair in pairs),
+        finish_reason(finish.get("type"), url),
+        text=reply.get("text") or "",
+        weight_version=str(meta.get("weight_version", version)),
+        meta={"cached_tokens": int(meta.get("cached_tokens") or 0), "server": url},
+    )

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch: pip install 'retrain[engine]'")
+pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'retrain[dev]'")
+pytest.importorskip("httpx", reason="needs httpx: pip install 'retrain[http]'")
+
+from retrain.engine.http_client import HttpSettings
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "calculator"
+QUICK = HttpSettings(timeout=20, connect_timeout=2, retries=3, backoff=0.02, probe_interval=0.05)
+"""Settings that fail fast."""
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
+    """Folders of the demo's model with random weights of a seed."""
+    folders: dict[int, str] = {}
+
+    def make(seed: int) -> str:
+        if seed not in folders:
+            folder = str(tmp_path_factory.mktemp(f"weights{seed}"))
+            if seed == 0:
+                script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", folder]
+                subprocess.run(script, check=True, capture_output=True)
+            else:
+                save_other_weights(make(0), folder, seed)
+            folders[seed] = folder
+        return folders[seed]
+
+    return make
+
+
+def save_other_weights(source: str, folder: str, seed: int) -> None:
+    """Save the model of `source` with noise on every weight."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_pretrained(source)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    model.save_pretrained(folder)
+
+
+@pytest.fixture
+def serve(weights: Callable[[int], str]) -> Iterator[Callable[..., Any]]:
+    """Loads a model and starts an in-process engine over it."""
+    import torch
+    from served_model import Served
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from retrain.engine.transformers_engine import TransformersEngine
+
+    torch.set_num_threads(1)
+    engines = []
+
+    def start(seed: int = 0) -> Served:
+        path = weights(seed)
+        model = AutoModelForCausalLM.from_pretrained(path)
+        engine = TransformersEngine(model, max_slots=4, max_seq_len=512, eviction_grace=0.0)
+        engines.append(engine)
+        return Served(path, model, AutoTokenizer.from_pretrained(weights(0)), engine)
+
+    yield start
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Any]]:
+    """Starts servers, and kills them after the test."""
+    servers = []
+
+    def start(kind: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        servers.append(kind(*args, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.kill()

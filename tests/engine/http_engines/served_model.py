@@ -1,0 +1,64 @@
+"""The demo's tiny model with an in-process engine over it: what the test servers serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from retrain.engine.base import Generation, SamplingParams
+from retrain.engine.transformers_engine import TransformersEngine
+
+EOS = 2
+VOCABULARY = 354
+
+
+@dataclass
+class Served:
+    """A model, its tokenizer and its engine."""
+
+    path: str
+    model: Any
+    tokenizer: Any
+    engine: TransformersEngine
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def logprobs(
+        self, prompt: Sequence[int], output: Sequence[int], temperature: float
+    ) -> list[float]:
+        """Logprobs by one plain forward."""
+        logits = self._logits([*prompt, *output])[len(prompt) - 1 : -1] / temperature
+        return torch.log_softmax(logits, -1)[range(len(output)), list(output)].tolist()
+
+    def top(self, prompt: Sequence[int], temperature: float) -> tuple[int, float]:
+        """The likeliest next token and its logprob."""
+        logprobs = torch.log_softmax(self._logits(list(prompt))[-1] / temperature, -1)
+        best = int(logprobs.argmax())
+        return best, float(logprobs[best])
+
+    def load(self, path: str) -> None:
+        """Take over other weights."""
+        from transformers import AutoModelForCausalLM
+
+        self.model.load_state_dict(AutoModelForCausalLM.from_pretrained(path).state_dict())
+        self.path = path
+
+    def _logits(self, ids: list[int]) -> torch.Tensor:
+        with torch.no_grad():
+            return self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
+
+
+async def generate(
+    served: Served, ids: Sequence[int], params: SamplingParams, session: str, seed: int, mode: str
+) -> Generation:
+    """Write a turn; `mode` raw gives untempered logprobs."""
+    from dataclasses import replace
+
+    answer = await served.engine.generate(ids, params, session_id=session, seed=seed)
+    if mode == "raw" and params.temperature not in (0, 1) and answer.output_ids:
+        return replace(answer, logprobs=tuple(served.logprobs(ids, answer.output_ids, 1.0)))
+    return answer
