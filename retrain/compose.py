@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrain.errors import Boundary, ConfigError, MissingDependency
 
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     )
     from retrain.config import PromptSourceConfig, RunConfig
     from retrain.engine.base import InferenceEngine, SamplingParams
-    from retrain.engine.transformers_engine import TransformersEngine
+
+    class ClosableEngine(InferenceEngine, Protocol):
+        """An engine that holds something until it is closed."""
+
+        def close(self) -> None:
+            """Free what the engine holds."""
+            ...
+
     from retrain.rendering import DeltaRenderer
     from retrain.rollout.buffer import DataBuffer
     from retrain.sample import Sample
@@ -98,6 +105,20 @@ def load_backend(name: str) -> Backend:
     return BACKENDS.get(name)()
 
 
+def check_backends() -> dict[str, list[Problem]]:
+    """What stands in each backend's way on this machine, warnings included, by backend."""
+    from backends.registry import BACKENDS
+
+    return {name: _check_backend(name) for name in BACKENDS.names()}
+
+
+def _check_backend(name: str) -> list[Problem]:
+    try:
+        return load_backend(name).check()
+    except (ConfigError, MissingDependency) as error:
+        return [make_problem("", str(error))]
+
+
 def make_problem(key: str, message: str, *, stops: bool = True) -> Problem:
     """Make a problem, as a backend's plan lists them.
 
@@ -146,31 +167,37 @@ def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Compos
 
 
 def load_engine(
-    name: str, composition: Composition, *, model_dir: str | Path | None = None
-) -> TransformersEngine:
-    """Load the engine that plays episodes without training.
+    spec: str | Mapping[str, Any],
+    composition: Composition,
+    *,
+    model_dir: str | Path | None = None,
+) -> ClosableEngine:
+    """Make the engine that plays episodes without training.
 
     Args:
-        name: "transformers": in this process.
+        spec: As `rollout.engine`: a name, or a name and its options.
         composition: Gives the model, the bounds of an episode and the concurrency.
         model_dir: Where to load the weights from; None is `model.name_or_path`.
 
     Raises:
-        ConfigError: There is no such engine, or the model cannot be loaded.
-        MissingDependency: torch or transformers is not installed.
+        ConfigError: There is no such engine, or it cannot be made.
+        MissingDependency: What it needs is not installed.
     """
-    if name != "transformers":
-        raise ConfigError(f"unknown engine {name!r}: known: transformers")
-    _transformers()
-    from retrain.engine.transformers_loading import load_engine as load
+    from retrain.engine.factory import EngineContext, make_engine
 
-    config = composition.config
+    config, tokenizer = composition.config, load_tokenizer(composition.config, model_dir)
     model = config.model
     if model_dir is not None:
         changed: Mapping[str, object] = {"name_or_path": str(model_dir), "revision": None}
         model = model.model_copy(update=changed)
-    limits = composition.environment.limits
-    return load(model, longest=limits.max_context_len, most=config.rollout.concurrency)
+    context = EngineContext(
+        model=model,
+        max_context_len=composition.environment.limits.max_context_len,
+        concurrency=config.rollout.concurrency,
+        vocab_size=_vocab_size(config, model_dir),
+        encode=lambda text: tokenizer.encode(text, add_special_tokens=False),
+    )
+    return cast("ClosableEngine", make_engine(spec, context, key="rollout.engine"))
 
 
 async def preview(composition: Composition, task: Task) -> Preview:
@@ -338,6 +365,17 @@ def _generation_eos(config: RunConfig, model_dir: str | Path | None) -> tuple[in
 
 def _positions(config: RunConfig, model_dir: str | Path | None) -> int | None:
     """How many positions the model knows, where its configuration says so."""
+    positions = getattr(_text_config(config, model_dir), "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None
+
+
+def _vocab_size(config: RunConfig, model_dir: str | Path | None) -> int | None:
+    """How many ids the model knows, where its configuration says so."""
+    size = getattr(_text_config(config, model_dir), "vocab_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:
     model = config.model
     name = str(model_dir or model.name_or_path)
     try:
@@ -349,8 +387,7 @@ def _positions(config: RunConfig, model_dir: str | Path | None) -> int | None:
         raise ConfigError(
             f"model.name_or_path: no model configuration in {name!r} ({reason})"
         ) from error
-    positions = getattr(loaded.get_text_config(), "max_position_embeddings", None)
-    return positions if isinstance(positions, int) else None
+    return loaded.get_text_config()
 
 
 def _revision(config: RunConfig, model_dir: str | Path | None) -> dict[str, Any]:

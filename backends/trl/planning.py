@@ -132,6 +132,11 @@ def _refusals(config: RunConfig) -> list[Problem]:
             "template opens a new segment where the template rewrites history, and TRL takes one "
             "row per episode; use keep",
         ),
+        "rollout.engine": (
+            config.rollout.engine != "transformers" and config.algorithm.name != "sft",
+            "training on TRL generates in its own process, with the weights that it trains; the "
+            "other engines serve retrain rollout and retrain eval, so use transformers",
+        ),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",
             f"TRL's loss has k3 only, not {hyper.kl_estimator}; use k3",

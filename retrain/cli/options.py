@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,3 +31,36 @@ AsJson = Annotated[
     bool,
     typer.Option("--json", help="Print one JSON document and nothing else."),
 ]
+
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="What writes the turns: transformers (in this process), sglang, openai or vllm. "
+        "Wins over rollout.engine.",
+        show_default=False,
+    ),
+]
+
+EngineUrls = Annotated[
+    list[str] | None,
+    typer.Option("--engine-url", metavar="URL", help="A server of the engine; may be repeated."),
+]
+
+
+def engine_spec(
+    configured: str | Mapping[str, Any], name: str | None, urls: Sequence[str] | None
+) -> str | Mapping[str, Any]:
+    """The engine that a command line names, or else the configuration's.
+
+    Args:
+        configured: `rollout.engine`.
+        name: The value of --engine.
+        urls: The values of --engine-url.
+    """
+    if name is None and not urls:
+        return configured
+    written = {"name": configured} if isinstance(configured, str) else dict(configured)
+    chosen = written if name is None else {"name": name}
+    return {**chosen, "urls": list(urls)} if urls else chosen

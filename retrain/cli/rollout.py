@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from retrain.cli.options import AsJson, ConfigFile, Overrides
-from retrain.errors import ConfigError
+from retrain.cli.options import (
+    AsJson,
+    ConfigFile,
+    EngineName,
+    EngineUrls,
+    Overrides,
+    engine_spec,
+)
 
 if TYPE_CHECKING:
     from retrain.compose import Composition
-    from retrain.config import RunConfig
-    from retrain.engine.transformers_engine import TransformersEngine
+    from retrain.engine.base import InferenceEngine
     from retrain.rollout.request import GroupRequest
     from retrain.types import Group
 
@@ -26,6 +31,7 @@ EXAMPLE = """\b
 Examples:
   retrain rollout examples/calculator/config.yaml -n 8
   retrain rollout config.yaml -n 2 --samples 4 --checkpoint runs/calculator/model
+  retrain rollout config.yaml --engine sglang --engine-url http://127.0.0.1:30000
   retrain rollout config.yaml -n 100 --json > episodes.json"""
 
 
@@ -38,9 +44,8 @@ def rollout(
         typer.Option("--checkpoint", metavar="DIR", help="Hugging Face weights to play with."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Wins over seed.")] = None,
-    engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help="What writes the turns: transformers.")
-    ] = "transformers",
+    engine: EngineName = None,
+    engine_urls: EngineUrls = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,15 +54,17 @@ def rollout(
     The tasks are the first ones that training would draw. A configuration with stages plays its
     last stage with `model:`, or with the weights of --checkpoint.
     """
+    from retrain.cli.playing import checkpoint_weights, playable
     from retrain.compose import compose, failure_policy, load_engine, make_buffer, make_tasks
     from retrain.config import load_config
 
-    run = _playable(load_config(config, overrides or ()))
+    run = playable(load_config(config, overrides or ()))
     run = run if seed is None else run.model_copy(update={"seed": seed})
-    model_dir = None if checkpoint is None else _weights(checkpoint)
+    model_dir = None if checkpoint is None else checkpoint_weights(checkpoint)
     requests = make_buffer(run, make_tasks(run)).draw(tasks)
     composition = compose(run, model_dir=model_dir)
-    loaded = load_engine(engine, composition, model_dir=model_dir)
+    spec = engine_spec(run.rollout.engine, engine, engine_urls)
+    loaded = load_engine(spec, composition, model_dir=model_dir)
     try:
         groups, seconds = _play(composition, loaded, requests, samples)
     finally:
@@ -77,7 +84,7 @@ def rollout(
 
 def _play(
     composition: Composition,
-    engine: TransformersEngine,
+    engine: InferenceEngine,
     requests: Sequence[GroupRequest],
     samples: int,
 ) -> tuple[list[Group], float]:
@@ -89,35 +96,3 @@ def _play(
     began = time.perf_counter()
     groups = asyncio.run(shown.collect(requests))
     return groups, time.perf_counter() - began
-
-
-def _playable(run: RunConfig) -> RunConfig:
-    """The last stage, or the run itself where it has none.
-
-    Raises:
-        ConfigError: It imitates, and plays no episodes.
-    """
-    stages = run.stage_configs()
-    last = stages[-1][1] if stages else run
-    if last.algorithm.name == "sft":
-        raise ConfigError(
-            "algorithm.name: sft has demonstrations and plays no episodes; name the tasks and an "
-            "algorithm that does, e.g. --set algorithm.name=grpo --set "
-            "prompt_source.source_config.path=tasks.jsonl"
-        )
-    return last
-
-
-def _weights(folder: Path) -> Path:
-    """The folder of the weights: `folder` itself, or the model of a run folder.
-
-    Raises:
-        ConfigError: There are none.
-    """
-    for candidate in (folder, folder / "model"):
-        if (candidate / "config.json").is_file():
-            return candidate.absolute()
-    raise ConfigError(
-        f"--checkpoint {folder}: holds no config.json; name a folder of Hugging Face weights, such "
-        "as RUN/model or RUN/checkpoints/checkpoint-20"
-    )

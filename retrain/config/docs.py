@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
@@ -189,6 +190,8 @@ def _named(annotation: Any) -> str:
         return _named(arguments[0])
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "section"
+    if origin in (Union, UnionType):
+        return " or ".join(map(_named, arguments))
     return _TYPES[annotation]
 
 

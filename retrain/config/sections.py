@@ -134,6 +134,11 @@ class FailureConfig(Section):
 class RolloutConfig(Section):
     """How episodes are run."""
 
+    engine: str | JsonMapping = Field(
+        default="transformers",
+        description="what writes the turns of `rollout` and `eval`: transformers, sglang, openai, "
+        "vllm or package.module:function, alone or as {name: …, urls: …}",
+    )
     concurrency: Positive = Field(default=64, description="episodes at a time")
     failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
     engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")

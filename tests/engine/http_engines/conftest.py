@@ -12,11 +12,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'retrain[engine]'"
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'retrain[dev]'")
 pytest.importorskip("httpx", reason="needs httpx: pip install 'retrain[http]'")
 
-from retrain.engine.http_client import HttpSettings
-
 EXAMPLE = Path(__file__).parents[3] / "examples" / "calculator"
-QUICK = HttpSettings(timeout=20, connect_timeout=2, retries=3, backoff=0.02, probe_interval=0.05)
-"""Settings that fail fast."""
 
 
 @pytest.fixture(scope="session")

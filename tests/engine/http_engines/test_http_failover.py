@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import QUICK
+from quick_settings import QUICK
 from sglang_server import SGLangServer
 
 from retrain.engine import SamplingParams

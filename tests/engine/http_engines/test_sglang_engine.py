@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import QUICK
+from quick_settings import QUICK
 from served_model import VOCABULARY
 from sglang_server import SGLangServer
 

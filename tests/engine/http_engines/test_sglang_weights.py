@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import QUICK
+from quick_settings import QUICK
 from sglang_server import SGLangServer
 
 from retrain.engine import SamplingParams

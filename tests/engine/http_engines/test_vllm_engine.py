@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import QUICK
+from quick_settings import QUICK
 from served_model import VOCABULARY
 from vllm_server import VLLMServer
 
