@@ -34,6 +34,11 @@ class Problem:
     message: str
     severity: Severity = Severity.ERROR
 
+    @property
+    def stops(self) -> bool:
+        """Whether it stops the run."""
+        return self.severity is Severity.ERROR
+
     def __str__(self) -> str:
         return f"{self.key}: {self.message}" if self.key else self.message
 

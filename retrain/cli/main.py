@@ -7,7 +7,13 @@ from typing import Annotated
 import typer
 
 from retrain import __version__
+from retrain.cli.doctor import EXAMPLE as DOCTOR_EXAMPLE
+from retrain.cli.doctor import doctor
+from retrain.cli.eval import EXAMPLE as EVAL_EXAMPLE
+from retrain.cli.eval import evaluate
 from retrain.cli.exits import RetrainCommand, tolerate_any_encoding
+from retrain.cli.export import EXAMPLE as EXPORT_EXAMPLE
+from retrain.cli.export import export
 from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
 from retrain.cli.plan import plan
 from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
@@ -27,6 +33,9 @@ app = typer.Typer(
 app.command("train", cls=RetrainCommand, epilog=TRAIN_EXAMPLE)(train)
 app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
 app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
+app.command("eval", cls=RetrainCommand, epilog=EVAL_EXAMPLE)(evaluate)
+app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)
+app.command("doctor", cls=RetrainCommand, epilog=DOCTOR_EXAMPLE)(doctor)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
+from retrain.report.attempts import FINISHED, success_of
+from retrain.report.evaluation import pass_metrics
 from retrain.sample import Status
 from retrain.types import Group, Trajectory
 
 _RESERVED_COMPONENTS = frozenset({"mean", "std"})
-_FINISHED = (Status.COMPLETED, Status.TRUNCATED)
+EVALUATION = "eval/"
+"""In front of the names of an evaluation, which have pass@k too."""
 
 
 def batch_metrics(
@@ -25,7 +27,7 @@ def batch_metrics(
     Args:
         groups: The batch.
         seconds: Wall time of the rollout, where the caller measured it.
-        prefix: Put in front of every name: "eval/" for an evaluation.
+        prefix: Put in front of every name: "eval/" for an evaluation, which has pass@k too.
 
     Returns:
         Numbers by canonical name (`retrain.report.metric_names.METRICS`).
@@ -34,23 +36,13 @@ def batch_metrics(
     metrics = {
         **_rewards(groups, episodes),
         **_success(episodes),
+        **(pass_metrics(groups) if prefix == EVALUATION else {}),
         **_responses(episodes),
         **_counts(groups, episodes),
         **_waits(episodes),
         **_speed(episodes, seconds),
     }
     return {prefix + name: value for name, value in metrics.items()}
-
-
-def success_of(trajectory: Trajectory) -> float | None:
-    """What the environment said about success in the last turn; None where it gave no number."""
-    if not trajectory.turns:
-        return None
-    try:
-        success = float(trajectory.turns[-1].info["success"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return success if math.isfinite(success) else None
 
 
 def sampled_tokens(trajectory: Trajectory) -> int:
@@ -91,7 +83,7 @@ def _success(episodes: Sequence[Trajectory]) -> dict[str, float]:
     environment reports success at all, it counts as not successful; leaving it out would raise the
     share just when episodes stop finishing.
     """
-    finished = [episode for episode in episodes if episode.status in _FINISHED]
+    finished = [episode for episode in episodes if episode.status in FINISHED]
     reported = [(episode.status, success_of(episode)) for episode in finished]
     if all(success is None for _, success in reported):
         return {}
@@ -120,7 +112,7 @@ def _counts(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str
     statuses = Counter(episode.status for episode in episodes)
     failed = [episode for episode in episodes if episode.status is Status.FAILED]
     boundaries = Counter(str(e.error.boundary) if e.error else "unknown" for e in failed)
-    masked = sum(episode.status in _FINISHED and not episode.valid for episode in episodes)
+    masked = sum(episode.status in FINISHED and not episode.valid for episode in episodes)
     return {
         "rollout/episodes": len(episodes),
         "rollout/groups": len(groups),

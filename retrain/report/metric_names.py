@@ -68,6 +68,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("train/learning_rate", "learning rate of the last optimizer step", "1"),
     Metric("train/seconds", "wall time of the optimizer steps", "s"),
     Metric("eval/success", "success on held-out tasks", "share"),
+    Metric("eval/pass@K", "chance that one of K samples solves a held-out task", "share"),
     Metric("eval/reward/mean", "reward/mean on held-out tasks", "1"),
 )
 """Every canonical name, with its meaning and unit."""

@@ -55,3 +55,28 @@ class HangingTool(ToolEnvironment):
 
 def not_a_number(trajectory: Trajectory) -> float:
     return math.nan
+
+
+class Silent(Environment):
+    """Half a point to everybody, and not a word about success."""
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        return Observation(task.messages)
+
+    async def step(self, action: Action) -> StepResult:
+        return StepResult(Observation(), 0.5, terminated=True)
+
+
+class Even(Silent):
+    """Success to every other text."""
+
+    async def step(self, action: Action) -> StepResult:
+        won = sum(map(ord, action.text)) % 2 == 0
+        return StepResult(Observation(), float(won), terminated=True, info={"success": won})
+
+
+class Wordy(Silent):
+    """A reward that tells texts apart."""
+
+    async def step(self, action: Action) -> StepResult:
+        return StepResult(Observation(), sum(map(ord, action.text)) / 1000, terminated=True)

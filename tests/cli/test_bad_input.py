@@ -140,7 +140,7 @@ def test_bad_input_is_one_clear_error(workspace: Workspace, case: str, command: 
     assert command == "plan" or result.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["train", "plan", "rollout"])
+@pytest.mark.parametrize("command", ["train", "plan", "rollout", "eval"])
 def test_a_missing_configuration_is_named(command: str) -> None:
     result = CliRunner().invoke(app, [command, "nowhere.yaml"])
     assert (result.exit_code, result.stdout) == (2, "")

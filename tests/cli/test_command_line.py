@@ -54,15 +54,15 @@ def test_help_is_quick() -> None:
 def test_help_names_every_command() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("train", "plan", "rollout"):
+    for command in ("train", "plan", "rollout", "eval", "export", "doctor"):
         assert f"\n  {command} " in result.output
 
 
-@pytest.mark.parametrize("command", ["train", "plan", "rollout"])
+@pytest.mark.parametrize("command", ["train", "plan", "rollout", "eval", "export", "doctor"])
 def test_the_help_of_a_command_has_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0
-    assert f"\n    retrain {command} " in result.output
+    assert f"\n    retrain {command}" in result.output
 
 
 def test_the_version_is_printed() -> None:
