@@ -11,7 +11,7 @@ from bridges.environment import EnvironmentBridge
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.environment.base import Environment, ToolSchema
-from retrain.errors import DataError
+from retrain.errors import DataError, EngineFailure
 from retrain.rendering.base import Renderer
 from retrain.rollout.messages import read_messages
 from retrain.sample import Sample, Status
@@ -67,7 +67,7 @@ async def _samples(
     bridge = EnvironmentBridge(renderer, lambda: recording, replace(limits, engine_retries=0))
     trajectory = await bridge.run(
         task,
-        engine=_Player(task.id, messages, renderer, tools),
+        engine=_Player(messages, renderer, tools),
         params=SamplingParams(max_tokens=limits.max_response_len),
         seed=EpisodeSeed(0, "demonstrations", task.id, 0, 0),
     )
@@ -131,12 +131,10 @@ class _Player:
 
     def __init__(
         self,
-        name: str,
         messages: Sequence[Message],
         renderer: TurnRenderer,
         tools: Sequence[ToolSchema],
     ) -> None:
-        self._name = name
         self._messages = messages
         self._renderer = renderer
         self._tools = tools
@@ -154,10 +152,9 @@ class _Player:
         end = next(self._ends)
         ids = self._renderer.turn(self._messages[:end], self._messages[end], self._tools)
         if len(ids) > params.max_tokens:
-            raise DataError(
-                f"demonstration {self._name!r} cannot be used: its turn of {len(ids)} tokens does "
-                f"not fit in the {params.max_tokens} that max_response_len, max_tokens_per_turn "
-                "and max_context_len leave; raise them"
+            raise EngineFailure(
+                f"its turn of {len(ids)} tokens does not fit in the {params.max_tokens} that "
+                "max_response_len, max_tokens_per_turn and max_context_len leave; raise them"
             )
         return Generation(tuple(ids), (0.0,) * len(ids), FinishReason.STOP)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -111,6 +112,9 @@ class EnvironmentBridge:
             stop_reason = await episode.play()
             error = None
         except EpisodeFailure as failure:
+            running = asyncio.current_task()
+            if running is not None and running.cancelling():
+                raise asyncio.CancelledError from failure
             stop_reason, error = StopReason.FAILED, EpisodeError.of(failure)
         finally:
             await engine.release(session)

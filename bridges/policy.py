@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from retrain.errors import Boundary, EpisodeError, TooManyFailures
-from retrain.sample import Status
 from retrain.types import Trajectory
 
 
@@ -61,7 +60,7 @@ class FailurePolicy:
             TooManyFailures: With the three most frequent reasons.
         """
         episodes = list(trajectories)
-        failed = [t for t in episodes if t.status is Status.FAILED or t.error is not None]
+        failed = [t for t in episodes if t.error is not None and t.reward is None]
         if not episodes or len(failed) / len(episodes) <= self.max_failure_rate:
             return
         reasons = Counter(f"{t.error.boundary}: {t.error.reason}" for t in failed if t.error)

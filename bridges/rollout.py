@@ -97,12 +97,14 @@ class RolloutBridge:
         return collected
 
     async def _group(self, request: GroupRequest, refill: Refill | None) -> Group:
-        for _ in range(self.settings.policy.retries + 1):
+        refills = self.settings.policy.retries if refill is not None else 0
+        while True:
             episodes = await _gather(
                 [self._episode(request, index) for index in range(self.settings.n_samples)]
             )
-            if refill is None or not any(map(self._wants_refill, episodes)):
+            if refill is None or not refills or not any(map(self._wants_refill, episodes)):
                 break
+            refills -= 1
             request = refill()
         return await self.rewards.group(request.index, request.task, request.visit, episodes)
 

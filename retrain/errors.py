@@ -131,7 +131,8 @@ async def boundary(
 ) -> AsyncIterator[None]:
     """Attribute whatever is raised inside to one boundary.
 
-    A failure that already belongs to a boundary passes through, and so does cancellation.
+    A failure that already belongs to a boundary passes through, and so does cancellation of the
+    task itself; a CancelledError that the code raises on its own is a failure, and so is an exit.
 
     Args:
         kind: The class of failure to raise.
@@ -145,9 +146,14 @@ async def boundary(
     try:
         async with clock:
             yield
-    except RetrainError:
+    except EpisodeFailure:
         raise
-    except Exception as error:
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise kind(f"{operation}: CancelledError: {error}") from error
+    except (Exception, SystemExit) as error:
         if clock.expired():
             raise kind(f"{operation}: no answer within {timeout:g} s") from error
         raise kind(f"{operation}: {type(error).__name__}: {error}") from error

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 10.0
+_LOOK_SECONDS = 1.0
 
 
 class EventLoopThread:
@@ -39,12 +40,21 @@ class EventLoopThread:
             raise RuntimeError("the event loop is closed")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
-            return future.result()
+            return self._wait(future)
         except KeyboardInterrupt:
             self._settle()
             raise
         except CancelledError as error:
             raise RuntimeError("the event loop was closed while it was running this") from error
+
+    def _wait(self, future: Future[T]) -> T:
+        """Wait for a result, and notice when nobody is left to give it."""
+        while True:
+            done, _ = wait([future], timeout=_LOOK_SECONDS)
+            if done:
+                return future.result()
+            if not self._thread.is_alive():
+                raise RuntimeError("the event loop ended while it was running this")
 
     def close(self) -> None:
         """Cancel what still runs and end the thread; calling it twice is harmless."""

@@ -15,6 +15,7 @@ from retrain.config import ModelConfig, RunConfig, dump_config
 from retrain.errors import DataError, MissingDependency
 from retrain.launch import Launch
 from retrain.report.curve import plot_curve
+from retrain.report.progress import make_progress
 from retrain.report.result import RunResult, read_result, write_result
 from retrain.report.run_folder import CONFIG, CURVE, RunFolder
 
@@ -92,7 +93,11 @@ def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) ->
 def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> RunResult:
     config = stage.plan.config
     finished = read_result(config.output_dir) if resume else None
-    if finished is not None:
+    if finished is not None and finished.iterations >= stage.plan.sizes["iterations"]:
+        make_progress().note(
+            f"{config.title}: has ended after {finished.iterations} iterations; nothing to go on "
+            "with (other settings need another output_dir)"
+        )
         return finished
     backend = load_backend(config.algorithm.backend)
     plan = stage.plan

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bridges import RolloutBridge
 from bridges.rollout import Refill
-from retrain.errors import RetrainError
+from retrain.errors import BackendFailure, RetrainError
 from retrain.launch import Launch
 from retrain.rollout.request import GroupRequest
 from retrain.runtime import EventLoopThread
@@ -61,6 +61,9 @@ class Collector:
             own = self._loop.run(self.rollouts.collect(share, refill=refill))
         except RetrainError as error:
             failure = error
+        except (RuntimeError, ValueError, TypeError, OSError, ExceptionGroup) as error:
+            failure = BackendFailure(f"rollout: {type(error).__name__}: {error}")
+            failure.__cause__ = error
         self._launch.agree(failure)
         groups = self._launch.gather(own)
         return Collected(groups, own, time.perf_counter() - began)

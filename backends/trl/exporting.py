@@ -14,6 +14,7 @@ from backends.trl.checkpoints import newest_checkpoint
 from retrain.config import ModelConfig, load_config
 from retrain.engine.transformers_loading import load_model, quiet_transformers
 from retrain.errors import ConfigError, RunFolderError
+from retrain.report.result import RESULT
 from retrain.report.run_folder import CONFIG
 
 MODEL = "model"
@@ -45,6 +46,20 @@ def save_final(trainer: Any, model: ModelConfig, run: Path) -> Path:
     if trainer.args.should_save:
         merge_adapter(model, adapter, whole)
     return whole
+
+
+def set_aside(run: Path) -> None:
+    """Move the weights and the result of an earlier end aside, since the run goes on.
+
+    Otherwise a run that is killed later would seem to have ended, with older weights.
+    """
+    (run / RESULT).unlink(missing_ok=True)
+    for name in (MODEL, ADAPTER):
+        if (run / name).is_dir():
+            aside = run / "superseded"
+            aside.mkdir(exist_ok=True)
+            taken = len(list(aside.glob(f"{name}-*")))
+            os.replace(run / name, aside / f"{name}-{taken + 1}")
 
 
 def merge_adapter(model: ModelConfig, adapter: Path, to: Path) -> None:

@@ -13,6 +13,7 @@ from trl import GRPOConfig
 
 from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
+from backends.trl.checkpoints import run_shape
 from backends.trl.collecting import Collector
 from backends.trl.evaluation import HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
@@ -104,7 +105,7 @@ def _trainer(
             weights_changed=engine.weights_changed,
             on_groups=on_groups,
         ),
-        data_state=lambda: {"data": buffer.state_dict()},
+        data_state=lambda: {"data": buffer.state_dict(), "shape": run_shape(session.plan)},
         truncated_importance=hyper.importance_correction == "tis",
         model=session.model,
         processing_class=session.tokenizer,

@@ -13,6 +13,7 @@ from retrain.errors import ConfigError, nearest
 _OWNED = "retrain derives it; set {}"
 _DATA = "the order of tasks is the data buffer's"
 _LOGPROBS = "retrain gives the engine's logprobs; set importance_correction"
+_SAMPLES = "the in-process engine samples, and does not know it"
 _ENGINE = "only the in-process engine is there yet"
 
 REFUSED: Mapping[str, str] = {
@@ -48,6 +49,15 @@ REFUSED: Mapping[str, str] = {
     "disable_dropout": "dropout would make the trainer's logprobs differ from the engine's",
     "vllm_importance_sampling_correction": _LOGPROBS,
     "use_vllm": _ENGINE,
+    "repetition_penalty": _SAMPLES,
+    "min_p": _SAMPLES,
+    "generation_kwargs": _SAMPLES,
+    "cache_implementation": _SAMPLES,
+    "chat_template_kwargs": "retrain renders the prompts",
+    "num_generations_eval": _OWNED.format("evaluation.n_samples_per_prompt"),
+    "max_tool_calling_iterations": _OWNED.format("rollout.max_turns"),
+    "eval_on_start": _OWNED.format("evaluation"),
+    "load_best_model_at_end": "retrain evaluates, and TRL knows no best model; use save_interval",
     "use_transformers_paged": _ENGINE,
     "use_transformers_continuous_batching": _ENGINE,
     "use_bias_correction_kl": "it would change the KL estimator; set kl_estimator",
@@ -75,8 +85,8 @@ def check_options(options: Mapping[str, Any], config_class: type) -> dict[str, A
     wrong: list[str] = []
     for name, value in options.items():
         key = f"algorithm.hyperparameters.trl_{name}"
-        if name in REFUSED:
-            wrong.append(f"{key}: is refused: {REFUSED[name]}")
+        if name in REFUSED or name.startswith("vllm_"):
+            wrong.append(f"{key}: is refused: {REFUSED.get(name, _ENGINE)}")
         elif name not in names:
             wrong.append(
                 f"{key}: {config_class.__name__} has no option {name!r}; {nearest(name, names)}"

@@ -47,6 +47,8 @@ def make_plan(config: RunConfig) -> Plan:
     if outline is not None and "per_device_train_batch_size" not in options:
         sizes = _fitting(config, outline, arguments_of(sizes), sizes)
     arguments = arguments_of(sizes)
+    if options:
+        _require_accepted(arguments, sft=sft)
     memory, warned = _memory(config, outline, arguments, sizes)
     return Plan(
         backend="trl",
@@ -71,6 +73,20 @@ def make_plan(config: RunConfig) -> Plan:
         ),
         memory=memory,
     )
+
+
+def _require_accepted(arguments: dict[str, Any], *, sft: bool) -> None:
+    """Ask TRL itself whether it takes these options together.
+
+    Raises:
+        ConfigError: It does not; the message is TRL's.
+    """
+    from trl import GRPOConfig, SFTConfig
+
+    try:
+        (SFTConfig if sft else GRPOConfig)(**arguments)
+    except (ValueError, TypeError, ImportError, NotImplementedError) as error:
+        raise ConfigError(f"{_HYPER}: TRL refuses these trl_ options: {error}") from error
 
 
 def _fitting(

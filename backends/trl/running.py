@@ -15,8 +15,8 @@ import torch
 from backends.base import Plan
 from backends.recorder import RunRecorder, SilentRecorder
 from backends.trl.adapters import require_same_adapter
-from backends.trl.checkpoints import Checkpoint, newest_checkpoint
-from backends.trl.exporting import save_final
+from backends.trl.checkpoints import Checkpoint, newest_checkpoint, require_same_shape
+from backends.trl.exporting import save_final, set_aside
 from backends.trl.failures import training_failure
 from backends.trl.grpo import train_grpo
 from backends.trl.interrupt import GracefulInterrupt
@@ -56,17 +56,20 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     composition = compose(config)
     tasks = make_tasks(config)
     tokenizer = load_tokenizer(config)
-    if tokenizer.pad_token_id is None:
+    unpadded = tokenizer.pad_token_id is None
+    if unpadded:
         tokenizer.pad_token_id = composition.renderer.pad_token_id
     demonstrations = _demonstrations(plan, composition, tasks)
+    model = load_model(config.model)
     with ExitStack() as stack:
         recorder: RunRecorder | SilentRecorder = SilentRecorder()
         interrupt = stack.enter_context(GracefulInterrupt(lambda: recorder.note(STOPPING)))
         if launch.first:
             recorder = stack.enter_context(_recording(plan, composition, resume=resume))
+        if unpadded:
+            recorder.note(f"the tokenizer has no padding token; {tokenizer.pad_token!r} pads rows")
         launch.barrier()
         checkpoint = _checkpoint(plan) if resume else None
-        model = load_model(config.model)
         session = Session(
             plan, composition, model, tokenizer, recorder, interrupt, checkpoint, launch
         )
@@ -101,6 +104,7 @@ def _recording(plan: Plan, composition: Composition, *, resume: bool) -> Iterato
         done = BEGINNING if checkpoint is None else checkpoint.step // _steps(plan)
         if resume:
             folder.rewind(done)
+            set_aside(config.output_dir)
         folder.write_text(CONFIG, dump_config(config))
         folder.write_text(PLAN, json.dumps(redact(plan.arguments), indent=2) + "\n")
         recorder = RunRecorder(folder, make_progress(), composition.renderer.decode)
@@ -119,6 +123,7 @@ def _checkpoint(plan: Plan) -> Checkpoint | None:
     checkpoint = newest_checkpoint(plan.config.output_dir / CHECKPOINTS)
     if checkpoint is not None:
         require_same_adapter(plan.config.model.peft, checkpoint.path)
+        require_same_shape(plan, checkpoint)
     return checkpoint
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from datasets import Dataset
@@ -11,7 +11,7 @@ from trl import SFTConfig, SFTTrainer
 
 from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
-from backends.trl.checkpoints import complete_checkpoint
+from backends.trl.checkpoints import complete_checkpoint, run_shape
 from backends.trl.session import Session
 from bridges.demonstrations import demonstration_samples
 from retrain.compose import Composition
@@ -25,10 +25,22 @@ IGNORED = -100
 class CheckpointedSFTTrainer(SFTTrainer):
     """An `SFTTrainer` whose checkpoints carry retrain's completion marker."""
 
+    def __init__(self, *, shape: Mapping[str, Any], **trl: Any) -> None:
+        """Make a trainer.
+
+        Args:
+            shape: Kept in each checkpoint (`run_shape`).
+            **trl: `SFTTrainer`'s own keyword arguments.
+        """
+        super().__init__(**trl)
+        self._shape = shape
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            complete_checkpoint(self.args.output_dir, self.state.global_step, {})
+            complete_checkpoint(
+                self.args.output_dir, self.state.global_step, {"shape": self._shape}
+            )
 
 
 def train_sft(session: Session, samples: Sequence[Sample]) -> Any:
@@ -42,6 +54,7 @@ def train_sft(session: Session, samples: Sequence[Sample]) -> Any:
         The trainer.
     """
     trainer = CheckpointedSFTTrainer(
+        shape=run_shape(session.plan),
         model=session.model,
         processing_class=session.tokenizer,
         args=SFTConfig(**session.plan.arguments),

@@ -4,7 +4,7 @@ config.yaml              the resolved configuration, credentials redacted
 plan.json                what the framework received
 metrics.jsonl            one row per iteration and source; append-only, the source of truth
 samples/ITERATION.jsonl  the samples of an iteration; eval-ITERATION.jsonl those of an evaluation
-state/                   position in the data
+state/                   result.json, once the run has ended
 checkpoints/             weights and optimizer, made by the backend
 superseded/NUMBER/       what a resume moved aside, because it came after the checkpoint
 curve.png, events.log

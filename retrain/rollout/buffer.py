@@ -38,6 +38,7 @@ class DataBuffer:
         self._position = 0
         self._drawn = 0
         self._order = self._epoch_order()
+        self._fingerprint = self._hash_tasks()
 
     @property
     def epoch(self) -> int:
@@ -63,7 +64,7 @@ class DataBuffer:
             "epoch": self._epoch,
             "position": self._position,
             "drawn": self._drawn,
-            "tasks": self._fingerprint(),
+            "tasks": self._fingerprint,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -76,7 +77,7 @@ class DataBuffer:
             raise DataError(
                 f"data state: version {state.get('version')!r} cannot be read; expected {_VERSION}"
             )
-        if state.get("tasks") != self._fingerprint():
+        if state.get("tasks") != self._fingerprint:
             raise DataError(
                 "data state: the prompt source, its shuffle or the seed has changed since the "
                 "checkpoint; resume with the same ones, or start a new run"
@@ -104,7 +105,8 @@ class DataBuffer:
             )
         )
 
-    def _fingerprint(self) -> str:
-        ids = [task.id for task in self._tasks]
-        key = repr((self._seed, self._shuffle, sorted(ids) if self._shuffle else ids))
+    def _hash_tasks(self) -> str:
+        """Hash what is drawn: ids, prompts and labels, and the order where it is the file's."""
+        rows = [repr((task.id, task.prompt, task.label)) for task in self._tasks]
+        key = repr((self._seed, self._shuffle, sorted(rows) if self._shuffle else rows))
         return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()

@@ -101,12 +101,16 @@ def make_tasks(kind: str, source_config: Mapping[str, Any], base_dir: Path) -> t
 
 
 def _rows(path: Path) -> Iterator[tuple[int, str, Any]]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
-                yield number, f"{path}:{number}", json.loads(line)
+                yield number, f"{path}:{number}", json.loads(line.decode("utf-8-sig"))
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}:{number}: is not UTF-8 (byte {error.start}); save the file as UTF-8"
+                ) from error
             except json.JSONDecodeError as error:
                 raise DataError(
                     f"{path}:{number}: is not JSON ({error.msg} at column {error.colno}); each "
@@ -133,7 +137,7 @@ def _task(where: str, row: Any, keys: RowKeys, default_id: str) -> Task:
         raise DataError(f"{where}: expected an object with {keys.prompt!r}, got {row!r:.80}")
     metadata = {key: value for key, value in row.items() if key not in _names(keys)}
     return Task(
-        id=str(row.get(keys.id, default_id)),
+        id=default_id if row.get(keys.id) is None else str(row[keys.id]),
         prompt=_prompt(where, row, keys, metadata),
         label=row.get(keys.label),
         metadata=metadata,

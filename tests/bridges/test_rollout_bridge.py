@@ -20,6 +20,7 @@ from bridges import (
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
 from retrain.errors import BackendFailure, Boundary, EpisodeError, TooManyFailures
+from retrain.reward import OnFailure
 from retrain.reward.advantages import group_advantages
 from retrain.reward.calculator import RewardCalculator, RewardComponent
 from retrain.rollout.request import GroupRequest
@@ -163,6 +164,38 @@ async def test_refill_plays_another_task(make: Make, talker: Any) -> None:
     (group,) = await rollouts.collect(REQUESTS[:1], refill=lambda: REQUESTS[2])
     assert group.task is REQUESTS[2].task
     assert all(t.status is Status.COMPLETED for t in group.trajectories)
+
+
+async def test_refills_are_bounded_and_name_the_task_that_was_played(
+    make: Make, talker: Any
+) -> None:
+    policy = FailurePolicy(
+        actions={Boundary.ENVIRONMENT: FailureAction.REFILL}, retries=2, max_failure_rate=1.0
+    )
+    others = iter([REQUESTS[1], REQUESTS[2]])
+    rollouts = make(fragile(*range(1, 100)), talker, concurrency=1, policy=policy, n_samples=2)
+    (group,) = await rollouts.collect(REQUESTS[:1], refill=lambda: next(others))
+    assert (group.index, group.task) == (REQUESTS[2].index, REQUESTS[2].task)
+    assert all(t.task is group.task for t in group.trajectories)
+    assert {t.group_index for t in group.trajectories} == {group.index}
+
+
+async def test_value_in_place_of_a_failed_reward_is_no_failed_episode(
+    bridge: Any, talker: Any
+) -> None:
+    def broken(trajectory: Trajectory) -> float:
+        raise ValueError("no judge")
+
+    component = RewardComponent("judge", "rollout", broken, on_failure=OnFailure.VALUE, value=0.25)
+    rollouts = RolloutBridge(
+        bridge(Echo),
+        RewardBridge(RewardCalculator([component]), "grpo"),
+        talker,
+        RolloutSettings(params=SamplingParams(max_tokens=1000), n_samples=2),
+    )
+    (group,) = await rollouts.collect(REQUESTS[:1])
+    assert [t.reward for t in group.trajectories] == [0.25, 0.25]
+    assert all(t.error is not None for t in group.trajectories), "and the failure stays visible"
 
 
 async def test_raised_failure_ends_the_collection(make: Make, talker: Any) -> None:

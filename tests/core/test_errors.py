@@ -59,10 +59,24 @@ async def test_hang_is_told_from_a_timeout_of_the_code_itself() -> None:
             raise TimeoutError("the database")
 
 
-async def test_cancellation_passes_through() -> None:
-    with pytest.raises(asyncio.CancelledError):
+async def test_cancellation_of_the_task_passes_through() -> None:
+    async def work() -> None:
         async with boundary(EnvironmentFailure, "step", timeout=5):
-            raise asyncio.CancelledError
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError(), SystemExit(3)])
+async def test_what_would_end_the_loop_is_a_failure(raised: BaseException) -> None:
+    """A client that cancels itself, or code that exits, fails its episode and nothing else."""
+    with pytest.raises(EnvironmentFailure, match=rf"^step: {type(raised).__name__}: "):
+        async with boundary(EnvironmentFailure, "step", timeout=5):
+            raise raised
 
 
 def test_failure_becomes_data() -> None:

@@ -61,6 +61,9 @@ def test_state_of_other_tasks_is_refused() -> None:
         DataBuffer(TASKS[:-1], seed=3).load_state_dict(state)
     with pytest.raises(DataError, match="has changed since the checkpoint"):
         DataBuffer(TASKS, seed=4).load_state_dict(state)
+    reworded = (Task("task-0", "another prompt"), *TASKS[1:])
+    with pytest.raises(DataError, match="has changed since the checkpoint"):
+        DataBuffer(reworded, seed=3).load_state_dict(state)
     with pytest.raises(DataError, match="version"):
         DataBuffer(TASKS, seed=3).load_state_dict({**state, "version": 99})
 

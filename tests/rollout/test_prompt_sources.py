@@ -76,6 +76,17 @@ def test_bad_rows_are_named(tmp_path: Path, text: str, message: str) -> None:
         read(tmp_path, text)
 
 
+def test_row_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_bytes(b'{"prompt": "a"}\n{"prompt": "\xff"}\n')
+    with pytest.raises(DataError, match=r"tasks\.jsonl:2: is not UTF-8"):
+        make_tasks("jsonl", {"path": "tasks.jsonl"}, tmp_path)
+
+
+def test_row_with_a_null_id_is_named_by_its_line(tmp_path: Path) -> None:
+    text = '{"id": null, "prompt": "a"}\n{"id": null, "prompt": "b"}\n'
+    assert [task.id for task in read(tmp_path, text)] == ["tasks-1", "tasks-2"]
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.jsonl: no such file"):
         make_tasks("jsonl", {"path": "absent.jsonl"}, tmp_path)

@@ -17,11 +17,12 @@ import pytest
 from backends.trl.backend import TRLBackend
 from backends.trl.checkpoints import MARKER, newest_checkpoint
 from retrain.config import dump_config
-from retrain.errors import DataError
+from retrain.errors import ConfigError, DataError
 from retrain.report.metrics import read_metrics
 from retrain.report.samples import read_samples
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.sources import make_tasks
+from retrain.training import train
 
 HERE = Path(__file__).parent
 ITERATIONS = 12
@@ -154,3 +155,35 @@ def wait_for(condition: Any, process: subprocess.Popen[bytes], seconds: float = 
         assert process.poll() is None, process.communicate()[1].decode()
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.05)
+
+
+def test_resume_under_other_sizes_is_refused(config: Any) -> None:
+    """A step would mean another iteration, and an iteration other tasks."""
+    backend = TRLBackend()
+    backend.train(backend.plan(config(save_interval=1)))
+    other = config(save_interval=1, num_iterations=4, global_batch_size=4)
+    with pytest.raises(ConfigError, match=r"global_batch_size: 12 then, 4 now"):
+        backend.train(backend.plan(other), resume=True)
+    assert not (other.output_dir / "superseded").exists()
+
+
+def test_ended_run_can_be_made_longer(config: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    train(config(save_interval=1))
+    longer = config(save_interval=1, num_iterations=4)
+    result = train(longer, resume=True)
+    rows = [row.iteration for row in read_metrics(longer.output_dir / "metrics.jsonl")]
+    assert (result.iterations, rows) == (4, [1, 2, 3, 4])
+    assert (longer.output_dir / "superseded" / "model-1" / "model.safetensors").is_file()
+    again = train(longer, resume=True)
+    assert again.iterations == 4
+    assert "has ended after 4 iterations" in capsys.readouterr().err
+
+
+def test_changed_tasks_are_refused(config: Any) -> None:
+    backend = TRLBackend()
+    backend.train(backend.plan(config(save_interval=1)))
+    items = [{"id": str(i), "prompt": f"another task {i}"} for i in range(7)]
+    source = {"type": "list", "source_config": {"items": items}}
+    other = config(num_iterations=4, sections={"prompt_source": source})
+    with pytest.raises(DataError, match="has changed since the checkpoint"):
+        backend.train(backend.plan(other), resume=True)
