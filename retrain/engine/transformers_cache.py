@@ -105,20 +105,17 @@ def lay_out(spans: Sequence[Span], device: torch.device) -> StepLayout:
 
     pads = [columns - len(span.ids) for span in rows]
     padded = any(pads)
+    places = [list(range(span.start, span.start + len(span.ids))) for span in rows]
     return StepLayout(
         ids_BN=long([[0] * pad + list(span.ids) for pad, span in zip(pads, rows, strict=True)]),
-        positions_BN=long([[0] * pad + _places(s) for pad, s in zip(pads, rows, strict=True)]),
+        positions_BN=long([[0] * pad + own for pad, own in zip(pads, places, strict=True)]),
         visible=max(span.start + len(span.ids) for span in rows),
         rows=slice(low, low + width) if in_place else long([span.slot for span in rows]),
         answers=None if answers == list(range(len(rows))) else long(answers),
         written=long(_no_padding(pads, columns)) if padded else None,
         write_slots=long([span.slot for span in rows for _ in span.ids]),
-        write_positions=long([place for span in rows for place in _places(span)]),
+        write_positions=long([place for own in places for place in own]),
     )
-
-
-def _places(span: Span) -> list[int]:
-    return list(range(span.start, span.start + len(span.ids)))
 
 
 def _no_padding(pads: Sequence[int], columns: int) -> list[int]:

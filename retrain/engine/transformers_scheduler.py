@@ -169,23 +169,26 @@ class Scheduler:
     def _next_prefill(self) -> list[Work]:
         """The oldest run whose stream needs computing, and others that pad little beside it."""
         limit = self._prefill_chunk
+        behind = [run for run in self._running if run.pending > 1]
         if not self._forward.keeps_turns:
-            return [Work(run, run.pending) for run in self._running if run.pending > 1]
+            return [Work(run, run.pending) for run in behind]
         chosen: list[Work] = []
-        for run in self._running:
-            work = Work(run, min(run.pending, limit))
-            padded = (len(chosen) + 1) * max(item.tokens for item in [*chosen, work])
-            real = sum(item.tokens for item in [*chosen, work])
-            if run.pending > 1 and (not chosen or padded <= min(limit, 2 * real)):
-                chosen.append(work)
+        longest = real = 0
+        for run in behind:
+            tokens = min(run.pending, limit)
+            padded = (len(chosen) + 1) * max(longest, tokens)
+            if not chosen or padded <= min(limit, 2 * (real + tokens)):
+                chosen.append(Work(run, tokens))
+                longest, real = max(longest, tokens), real + tokens
         return chosen
 
     def _advance(self, work: Sequence[Work]) -> None:
         if not work:
             return
-        logits_BV = self._forward([item.span() for item in work])
-        for item in work:
-            item.mark_computed()
+        spans = [item.span() for item in work]
+        logits_BV = self._forward(spans)
+        for item, span in zip(work, spans, strict=True):
+            item.run.slot.tokens.extend(span.ids)
         ready = [(row, item.run) for row, item in enumerate(work) if not item.run.pending]
         if not ready:
             return
@@ -244,7 +247,3 @@ class Work:
         """What the forward computes."""
         start = len(self.run.slot.tokens)
         return Span(self.run.slot.index, start, self.run.stream[start : start + self.tokens])
-
-    def mark_computed(self) -> None:
-        """The slot now holds these tokens."""
-        self.run.slot.tokens.extend(self.span().ids)
