@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrain.errors import Boundary, ConfigError, MissingDependency
+from retrain.model_files import (
+    generation_eos,
+    known_positions,
+    load_tokenizer,
+    vocabulary_size,
+)
 
 if TYPE_CHECKING:
     from backends.base import Backend, Problem
@@ -156,7 +162,7 @@ def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Compos
         decode=renderer.text,
     )
     advantage = "grpo" if config.algorithm.name == "sft" else config.algorithm.name
-    limits = episode_limits(config, _positions(config, model_dir))
+    limits = episode_limits(config, known_positions(config, model_dir))
     return Composition(
         config=config,
         renderer=renderer,
@@ -194,7 +200,7 @@ def load_engine(
         model=model,
         max_context_len=composition.environment.limits.max_context_len,
         concurrency=config.rollout.concurrency,
-        vocab_size=_vocab_size(config, model_dir),
+        vocab_size=vocabulary_size(config, model_dir),
         encode=lambda text: tokenizer.encode(text, add_special_tokens=False),
     )
     return cast("ClosableEngine", make_engine(spec, context, key="rollout.engine"))
@@ -239,26 +245,8 @@ def make_renderer(config: RunConfig, model_dir: str | Path | None = None) -> Del
         tool_format=config.rendering.tool_format,
         date=date.fromisoformat(config.rendering.date),
         stop_token_ids=config.rendering.stop_token_ids,
-        generation_config_eos=_generation_eos(config, model_dir),
+        generation_config_eos=generation_eos(config, model_dir),
     )
-
-
-def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> Any:
-    """Load the tokenizer of `model:`.
-
-    Raises:
-        ConfigError: It cannot be loaded.
-        MissingDependency: transformers is not installed.
-    """
-    transformers = _transformers()
-    name = str(model_dir or config.model.tokenizer or config.model.name_or_path)
-    try:
-        return transformers.AutoTokenizer.from_pretrained(
-            name, trust_remote_code=config.model.trust_remote_code, **_revision(config, model_dir)
-        )
-    except Exception as error:  # a damaged tokenizer.json raises a bare Exception
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"model.name_or_path: no tokenizer in {name!r} ({reason})") from error
 
 
 def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> tuple[Task, ...]:
@@ -346,59 +334,3 @@ def failure_policy(config: RunConfig) -> FailurePolicy:
         retries=rollout.episode_retries,
         max_failure_rate=rollout.max_failure_rate,
     )
-
-
-def _generation_eos(config: RunConfig, model_dir: str | Path | None) -> tuple[int, ...]:
-    """The stop tokens of the model's generation_config, if it has one."""
-    name = str(model_dir or config.model.name_or_path)
-    try:
-        generation = _transformers().GenerationConfig.from_pretrained(
-            name, **_revision(config, model_dir)
-        )
-    except OSError:
-        return ()
-    eos = generation.eos_token_id
-    if eos is None:
-        return ()
-    return (eos,) if isinstance(eos, int) else tuple(eos)
-
-
-def _positions(config: RunConfig, model_dir: str | Path | None) -> int | None:
-    """How many positions the model knows, where its configuration says so."""
-    positions = getattr(_text_config(config, model_dir), "max_position_embeddings", None)
-    return positions if isinstance(positions, int) else None
-
-
-def _vocab_size(config: RunConfig, model_dir: str | Path | None) -> int | None:
-    """How many ids the model knows, where its configuration says so."""
-    size = getattr(_text_config(config, model_dir), "vocab_size", None)
-    return size if isinstance(size, int) else None
-
-
-def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:
-    model = config.model
-    name = str(model_dir or model.name_or_path)
-    try:
-        loaded = _transformers().AutoConfig.from_pretrained(
-            name, trust_remote_code=model.trust_remote_code, **_revision(config, model_dir)
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"model.name_or_path: no model configuration in {name!r} ({reason})"
-        ) from error
-    return loaded.get_text_config()
-
-
-def _revision(config: RunConfig, model_dir: str | Path | None) -> dict[str, Any]:
-    return {} if model_dir is not None else {"revision": config.model.revision}
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ModuleNotFoundError as error:
-        raise MissingDependency(
-            "tokenizers are loaded with transformers; install it with: pip install 'retrain[trl]'"
-        ) from error
-    return transformers

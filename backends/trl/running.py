@@ -22,11 +22,12 @@ from backends.trl.grpo import train_grpo
 from backends.trl.interrupt import GracefulInterrupt
 from backends.trl.session import Session
 from backends.trl.sft import prepare, train_sft
-from retrain.compose import Composition, compose, load_tokenizer, make_tasks
+from retrain.compose import Composition, compose, make_tasks
 from retrain.config import dump_config, redact
 from retrain.engine.transformers_loading import load_model
 from retrain.errors import RetrainError
 from retrain.launch import Launch
+from retrain.model_files import load_tokenizer
 from retrain.report.progress import make_progress
 from retrain.report.result import RunResult
 from retrain.report.run_folder import CHECKPOINTS, CONFIG, EVENTS, PLAN, RunFolder

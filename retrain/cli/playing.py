@@ -66,7 +66,7 @@ def require_same_vocabulary(config: RunConfig, weights: Path) -> None:
     Raises:
         ConfigError: The tokenizers differ, or the weights know fewer ids than their tokenizer.
     """
-    from retrain.compose import load_tokenizer
+    from retrain.model_files import load_tokenizer
 
     theirs: dict[str, int] = load_tokenizer(config, weights).get_vocab()
     known = _known_ids(weights)

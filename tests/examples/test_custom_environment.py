@@ -111,8 +111,9 @@ async def test_a_seed_is_a_number() -> None:
 
 
 async def test_the_configuration_plays_and_scores_a_player_that_halves(model: Path) -> None:
-    from retrain.compose import compose, load_tokenizer, make_buffer, make_tasks
+    from retrain.compose import compose, make_buffer, make_tasks
     from retrain.engine.scripted import ScriptedEngine
+    from retrain.model_files import load_tokenizer
 
     config = load_config(EXAMPLE / "config.yaml", [f"model.name_or_path={model}"])
     composition, tokenizer = compose(config), load_tokenizer(config)

@@ -1,0 +1,88 @@
+"""What is read of a model's folder without its weights: tokenizer, configuration, stop tokens.
+
+transformers is imported inside the functions, so importing this module loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrain.errors import ConfigError, MissingDependency
+
+if TYPE_CHECKING:
+    from retrain.config import RunConfig
+
+
+def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> Any:
+    """Load the tokenizer of `model:`.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+        MissingDependency: transformers is not installed.
+    """
+    transformers = _transformers()
+    name = str(model_dir or config.model.tokenizer or config.model.name_or_path)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            name, trust_remote_code=config.model.trust_remote_code, **_revision(config, model_dir)
+        )
+    except Exception as error:  # a damaged tokenizer.json raises a bare Exception
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"model.name_or_path: no tokenizer in {name!r} ({reason})") from error
+
+
+def generation_eos(config: RunConfig, model_dir: str | Path | None) -> tuple[int, ...]:
+    """The stop tokens of the model's generation_config, if it has one."""
+    name = str(model_dir or config.model.name_or_path)
+    try:
+        generation = _transformers().GenerationConfig.from_pretrained(
+            name, **_revision(config, model_dir)
+        )
+    except OSError:
+        return ()
+    eos = generation.eos_token_id
+    if eos is None:
+        return ()
+    return (eos,) if isinstance(eos, int) else tuple(eos)
+
+
+def known_positions(config: RunConfig, model_dir: str | Path | None) -> int | None:
+    """How many positions the model knows, where its configuration says so."""
+    positions = getattr(_text_config(config, model_dir), "max_position_embeddings", None)
+    return positions if isinstance(positions, int) else None
+
+
+def vocabulary_size(config: RunConfig, model_dir: str | Path | None) -> int | None:
+    """How many ids the model knows, where its configuration says so."""
+    size = getattr(_text_config(config, model_dir), "vocab_size", None)
+    return size if isinstance(size, int) else None
+
+
+def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:
+    model = config.model
+    name = str(model_dir or model.name_or_path)
+    try:
+        loaded = _transformers().AutoConfig.from_pretrained(
+            name, trust_remote_code=model.trust_remote_code, **_revision(config, model_dir)
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"model.name_or_path: no model configuration in {name!r} ({reason})"
+        ) from error
+    return loaded.get_text_config()
+
+
+def _revision(config: RunConfig, model_dir: str | Path | None) -> dict[str, Any]:
+    return {} if model_dir is not None else {"revision": config.model.revision}
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise MissingDependency(
+            "tokenizers are loaded with transformers; install it with: pip install 'retrain[trl]'"
+        ) from error
+    return transformers
