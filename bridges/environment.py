@@ -103,7 +103,8 @@ class EnvironmentBridge:
 
         Returns:
             The trajectory, not yet scored. A failure inside the episode is data on it
-            (`status=failed`, `error`); only cancellation is raised.
+            (`status=failed`, `error`); only cancellation, a mistake in the configuration and a
+            missing package are raised.
         """
         session = f"{'eval' if evaluation else 'train'}-{next(_SESSIONS)}-{task.id}"
         stops = params.stop_token_ids | self.renderer.stop_token_ids

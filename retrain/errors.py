@@ -131,8 +131,8 @@ async def boundary(
 ) -> AsyncIterator[None]:
     """Attribute whatever is raised inside to one boundary.
 
-    A failure that already belongs to a boundary passes through, and so does cancellation of the
-    task itself; a CancelledError that the code raises on its own is a failure, and so is an exit.
+    A failure that already belongs to a boundary passes through, and so do a mistake in the
+    configuration, a package that is missing, and cancellation of the task itself; a CancelledError that the code raises on its own is a failure, and so is an exit.
 
     Args:
         kind: The class of failure to raise.
@@ -146,7 +146,7 @@ async def boundary(
     try:
         async with clock:
             yield
-    except EpisodeFailure:
+    except (EpisodeFailure, ConfigError, MissingDependency):
         raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

@@ -47,7 +47,7 @@ def make_plan(config: RunConfig) -> Plan:
     if outline is not None and "per_device_train_batch_size" not in options:
         sizes = _fitting(config, outline, arguments_of(sizes), sizes)
     arguments = arguments_of(sizes)
-    if options:
+    if options and launch.processes == 1 and not options.keys() & {"deepspeed", "fsdp"}:
         _require_accepted(arguments, sft=sft)
     memory, warned = _memory(config, outline, arguments, sizes)
     return Plan(
@@ -77,6 +77,8 @@ def make_plan(config: RunConfig) -> Plan:
 
 def _require_accepted(arguments: dict[str, Any], *, sft: bool) -> None:
     """Ask TRL itself whether it takes these options together.
+
+    Only in a single process: TRL's configuration connects several when it is made.
 
     Raises:
         ConfigError: It does not; the message is TRL's.
