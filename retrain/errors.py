@@ -132,7 +132,8 @@ async def boundary(
     """Attribute whatever is raised inside to one boundary.
 
     A failure that already belongs to a boundary passes through, and so do a mistake in the
-    configuration, a package that is missing, and cancellation of the task itself; a CancelledError that the code raises on its own is a failure, and so is an exit.
+    configuration, a missing package, and cancellation of the task itself. A CancelledError that the
+    code raises on its own is a failure, and so is an exit.
 
     Args:
         kind: The class of failure to raise.
