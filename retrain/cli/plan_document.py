@@ -35,6 +35,7 @@ def _stage(found: Inspection) -> dict[str, Any]:
         "config": redact(plan.config.model_dump(mode="json")),
         "sizes": dict(plan.sizes),
         "arithmetic": explained_sizes(plan),
+        "memory": dict(plan.memory),
         "template": _template(found),
         "preview": _preview(found),
         "problems": [_problem(problem) for problem in plan.problems],

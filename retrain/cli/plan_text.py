@@ -24,6 +24,8 @@ def print_inspection(found: Inspection, console: Console) -> None:
     _section("configuration, resolved", _configuration(plan), console)
     _section(f"what {plan.backend} receives: {plan.entry}", _arguments(plan), console)
     _section("sizes", _aligned(explained_sizes(plan)), console)
+    if plan.memory:
+        _section("memory, estimated (not all parts at once)", _memory(plan), console)
     if found.template is not None:
         _section("chat template", _template(found.template), console)
     if found.preview is not None:
@@ -56,6 +58,10 @@ def _arguments(plan: Plan) -> Iterator[str]:
 
     arguments = redact(plan.arguments)
     return _aligned({name: json.dumps(arguments[name]) for name in sorted(arguments)})
+
+
+def _memory(plan: Plan) -> Iterator[str]:
+    return _aligned({name: f"{size / 2**20:,.0f} MiB" for name, size in plan.memory.items()})
 
 
 def _template(template: TemplateFacts) -> Iterator[str]:

@@ -166,3 +166,11 @@ def test_a_tokenizer_without_pad_token_pads_with_its_eos(workspace: Workspace) -
     settings = json.loads(path.read_text())
     path.write_text(json.dumps({**settings, "pad_token": None}))
     assert workspace.run("plan").exit_code == 0
+
+
+def test_memory_is_estimated_part_by_part(workspace: Workspace) -> None:
+    result = workspace.run("plan")
+    section = result.stdout.split("-- memory, estimated")[1].split("\n\n")[0]
+    assert "weights" in section and "kv_slots" in section and "peak" in section
+    memory = json.loads(workspace.run("plan", "--json").stdout)["stages"][0]["memory"]
+    assert memory["peak"] >= memory["weights"] > 1_000_000
