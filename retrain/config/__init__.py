@@ -8,6 +8,7 @@ from retrain.config.peft import PeftConfig
 from retrain.config.redact import REDACTED, is_credential, redact, redact_text
 from retrain.config.run import RunConfig, StageConfig
 from retrain.config.sections import (
+    ClusterConfig,
     EnvironmentConfig,
     EvaluationConfig,
     FailureConfig,
@@ -26,6 +27,7 @@ __all__ = [
     "REDACTED",
     "ROWS",
     "AlgorithmConfig",
+    "ClusterConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
     "FailureConfig",

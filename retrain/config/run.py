@@ -21,6 +21,7 @@ from retrain.config.merge import deep_merge
 from retrain.config.problems import explain, report
 from retrain.config.section import At, Section, faults
 from retrain.config.sections import (
+    ClusterConfig,
     EnvironmentConfig,
     EvaluationConfig,
     ModelConfig,
@@ -84,6 +85,7 @@ class RunConfig(Section):
     stages: Annotated[tuple[StageConfig, ...], Field(strict=False)] = Field(
         default=(), description="trainings that follow each other; see below"
     )
+    cluster: ClusterConfig = Field(default_factory=ClusterConfig, description="where slime runs")
     slime_laptop: SlimeLaptopConfig | None = Field(
         default=None, description="runs slime without a GPU"
     )

@@ -139,6 +139,11 @@ class RolloutConfig(Section):
         description="what writes the turns of `rollout` and `eval`: transformers, sglang, openai, "
         "vllm or package.module:function, alone or as {name: …, urls: …}",
     )
+    owner: Literal["retrain", "slime"] = Field(
+        default="retrain",
+        description="who fills an iteration: retrain's collector, or slime's own rollout manager, "
+        "which then calls one episode at a time (slime only)",
+    )
     concurrency: Positive = Field(default=64, description="episodes at a time")
     failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
     engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")
@@ -190,3 +195,26 @@ class SlimeLaptopConfig(Section):
 
     slime: str = Field(min_length=1, description="slime's checkout")
     megatron: str = Field(min_length=1, description="Megatron-LM's checkout")
+
+
+class ClusterConfig(Section):
+    """Where slime runs; other backends ignore it."""
+
+    address: str | None = Field(
+        default=None,
+        description="Ray's job server (http://HEAD:8265); null: $RAY_API_SERVER_ADDRESS, or a "
+        "private Ray on this machine",
+    )
+    slime: str | None = Field(
+        default=None,
+        description="slime's checkout on the nodes; null: where slime is imported from",
+    )
+    megatron: str | None = Field(
+        default=None, description="Megatron-LM's checkout; null: where megatron is imported from"
+    )
+    python_path: Texts = Field(
+        default=(), description="further folders that the nodes import from, the user's modules"
+    )
+    env_vars: dict[str, str] = Field(
+        default_factory=dict, description="environment variables of the job"
+    )
