@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from real_tokenizers import qwen_tokenizer
-from tape_episodes import SeededModel, SeededWorld, make_rollouts
+from seeded_episodes import SeededModel, SeededWorld, make_rollouts
 
 from bridges import DataFormatBridge, RolloutBridge
 from retrain.errors import DataError, EngineFailure
