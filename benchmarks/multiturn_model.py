@@ -11,7 +11,10 @@ from typing import Any
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import DynamicCache, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from retrain.engine.transformers_cache import StepLayout
+from retrain.engine.transformers_forward import SlotForward
 
 END, START, PAD = "<|im_end|>", "<|im_start|>", "<|endoftext|>"
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
@@ -118,18 +121,23 @@ def unending(stop: int) -> Iterator[None]:
 
 @contextmanager
 def _ruled(rule: Rule) -> Iterator[None]:
-    """Apply a rule to forwards that have a KV cache, which are those that generate."""
-    plain = Qwen3ForCausalLM.forward
+    """Apply a rule to what generates: TRL's forwards that have a KV cache, and the engine's."""
+    plain, slots = Qwen3ForCausalLM.forward, SlotForward._logits
 
     @wraps(plain)
     def forward(model: Any, *args: Any, **given: Any) -> Any:
         output = plain(model, *args, **given)
-        if given.get("past_key_values") is not None:
+        if isinstance(given.get("past_key_values"), DynamicCache):
             rule(given["input_ids"], given["position_ids"], output.logits[:, -1])
         return output
 
-    Qwen3ForCausalLM.forward = forward
+    def on_slots(engine: Any, layout: StepLayout, masks: Any) -> Tensor:
+        logits_BV = slots(engine, layout, masks)
+        rule(layout.ids_BN, layout.positions_BN, logits_BV)
+        return logits_BV
+
+    Qwen3ForCausalLM.forward, SlotForward._logits = forward, on_slots
     try:
         yield
     finally:
-        Qwen3ForCausalLM.forward = plain
+        Qwen3ForCausalLM.forward, SlotForward._logits = plain, slots

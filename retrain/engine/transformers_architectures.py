@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -91,6 +91,14 @@ def attention_windows(config: PretrainedConfig) -> Mapping[str, int | None]:
     if config.model_type in _ONE_KIND:
         return {FULL if window is None else SLIDING: window}
     return {kind: window if kind == SLIDING else None for kind in sorted(set(config.layer_types))}
+
+
+def layer_kinds(config: PretrainedConfig) -> Sequence[str]:
+    """The kind of each layer of a model that runs on slots, as `attention_windows` names them."""
+    if config.model_type in _ONE_KIND:
+        (kind,) = attention_windows(config)
+        return [kind] * int(config.num_hidden_layers)
+    return list(config.layer_types[: config.num_hidden_layers])
 
 
 def slot_bytes(config: PretrainedConfig, max_seq_len: int, dtype: torch.dtype) -> int:

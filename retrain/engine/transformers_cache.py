@@ -1,15 +1,15 @@
 """A transformers `Cache` whose rows are KV slots, each written at its own positions.
 
 Axis symbols: S slots, H key-value heads, C capacity in tokens, D head size, B rows of the step,
-N columns of the step (its longest row; shorter ones are padded on the left), K tokens visible to
-the step, W tokens written by it.
+N columns of the step (its longest row; shorter ones are padded on the left), T = B x N, K tokens
+visible to the step, W tokens written by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +18,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 _FIRST_CAPACITY = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Tokens to compute: `ids` of one slot, from position `start`."""
 
     slot: int
@@ -53,14 +52,11 @@ class StepLayout:
 
     def view(self, buffer_SHCD: Tensor) -> Tensor:
         """[B, H, K, D] what the step's rows see: a view where they are neighbours, else a copy."""
-        return buffer_SHCD[:, :, : self.visible][self.rows]
+        return buffer_SHCD[self.rows, :, : self.visible]
 
-    def write(self, buffer_SHCD: Tensor, states_BHND: Tensor) -> None:
-        """Put the step's own keys or values in their places."""
-        batch, heads, columns, size = states_BHND.shape
-        states_WHD = states_BHND.transpose(1, 2).reshape(batch * columns, heads, size)
-        if self.written is not None:
-            states_WHD = states_WHD[self.written]
+    def write(self, buffer_SHCD: Tensor, states_THD: Tensor) -> None:
+        """Put the step's own keys or values in their places; T = B x N, padding included."""
+        states_WHD = states_THD if self.written is None else states_THD[self.written]
         places = (self.write_slots, slice(None), self.write_positions)
         buffer_SHCD[places] = states_WHD.to(buffer_SHCD.dtype)
 
@@ -90,15 +86,18 @@ def lay_out(spans: Sequence[Span], device: torch.device) -> StepLayout:
         device: Where the model is.
     """
     columns = max(len(span.ids) for span in spans)
-    low = min(span.slot for span in spans)
-    width = max(span.slot for span in spans) - low + 1
+    slots = [span.slot for span in spans]
+    low = min(slots)
+    width = max(slots) - low + 1
+    if columns == 1 and slots == list(range(low, low + width)):
+        return _lay_out_tokens(spans, slots, device)
     in_place = width == len(spans) or (columns == 1 and width <= 2 * len(spans))
     rows = list(spans)
     if in_place:
         rows = [Span(low + row, 0, ()) for row in range(width)]
         for span in spans:
             rows[span.slot - low] = span
-    answers = [span.slot - low for span in spans] if in_place else list(range(len(rows)))
+    answers = [slot - low for slot in slots] if in_place else list(range(len(rows)))
 
     def long(values: Sequence[Any]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
@@ -118,6 +117,25 @@ def lay_out(spans: Sequence[Span], device: torch.device) -> StepLayout:
     )
 
 
+def _lay_out_tokens(
+    spans: Sequence[Span], slots: Sequence[int], device: torch.device
+) -> StepLayout:
+    """The layout of one token for each of neighbouring slots, in their order."""
+    starts = [span.start for span in spans]
+    ids = [span.ids[0] for span in spans]
+    ids_B, starts_B, slots_B = torch.tensor([ids, starts, slots], device=device)
+    return StepLayout(
+        ids_BN=ids_B[:, None],
+        positions_BN=starts_B[:, None],
+        visible=max(starts) + 1,
+        rows=slice(slots[0], slots[-1] + 1),
+        answers=None,
+        written=None,
+        write_slots=slots_B,
+        write_positions=starts_B,
+    )
+
+
 def _no_padding(pads: Sequence[int], columns: int) -> list[int]:
     return [
         row * columns + column for row, pad in enumerate(pads) for column in range(pad, columns)
@@ -134,12 +152,27 @@ class SlotLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write the step's keys and values, and return all that its rows see."""
-        self.keys = self._cache.grown(self.keys, key_states)
-        self.values = self._cache.grown(self.values, value_states)
-        self._cache.layout.write(self.keys, key_states)
-        self._cache.layout.write(self.values, value_states)
-        return self._cache.layout.view(self.keys), self._cache.layout.view(self.values)
+        """`extend` as transformers calls it, on states [B, H, N, D]."""
+        return self.extend(
+            key_states.transpose(1, 2).flatten(0, 1), value_states.transpose(1, 2).flatten(0, 1)
+        )
+
+    def extend(self, keys_THD: Tensor, values_THD: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the step's keys and values, and return all that its rows see.
+
+        Args:
+            keys_THD: [T, H, D] the keys of the step's B x N tokens, padding included.
+            values_THD: [T, H, D] their values.
+
+        Returns:
+            Keys and values, [B, H, K, D] each.
+        """
+        layout = self._cache.layout
+        if self.keys is None or self.values is None:
+            self.keys, self.values = self._cache.room(keys_THD), self._cache.room(values_THD)
+        layout.write(self.keys, keys_THD)
+        layout.write(self.values, values_THD)
+        return layout.view(self.keys), layout.view(self.values)
 
 
 class SlotCache(Cache):
@@ -147,6 +180,7 @@ class SlotCache(Cache):
 
     Attributes:
         layout: Where the forward that is about to run reads and writes.
+        slot_layers: The keys and values by layer.
     """
 
     layout: StepLayout
@@ -162,8 +196,8 @@ class SlotCache(Cache):
             max_seq_len: Most tokens of a slot, C at its largest.
             dtype: What to keep keys and values in; None keeps what the model computes.
         """
-        self._slot_layers = [SlotLayer(self) for _ in range(layers)]
-        super().__init__(layers=[*self._slot_layers])
+        self.slot_layers = [SlotLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self.slot_layers])
         self._limits = (max_slots, max_seq_len)
         self._capacity = (0, 0)
         self._dtype = dtype
@@ -175,24 +209,38 @@ class SlotCache(Cache):
             have_slots = min(self._limits[0], max(slots, 2 * have_slots))
         if length > have_length:
             have_length = min(self._limits[1], max(length * 3 // 2, _FIRST_CAPACITY))
+        if self._capacity == (have_slots, have_length):
+            return
         self._capacity = (have_slots, have_length)
+        for layer in self.slot_layers:
+            if layer.keys is not None and layer.values is not None:
+                layer.keys, layer.values = self._grown(layer.keys), self._grown(layer.values)
 
-    def grown(self, buffer_SHCD: Tensor | None, states_BHND: Tensor) -> Tensor:
-        """A buffer of the reserved size with the old one's contents.
+    def room(self, states_THD: Tensor) -> Tensor:
+        """A buffer of the reserved size for states of one layer, as `_new` makes it."""
+        _, heads, size = states_THD.shape
+        return self._new(heads, size, self._dtype or states_THD.dtype, states_THD.device)
 
-        New room is zero: what is masked still enters a product, and 0 x NaN is NaN.
-        """
-        slots, length = self._capacity
-        if buffer_SHCD is not None and buffer_SHCD.shape[::2] == (slots, length):
-            return buffer_SHCD
-        _, heads, _, size = states_BHND.shape
-        dtype = self._dtype or states_BHND.dtype
-        new = torch.zeros(slots, heads, length, size, dtype=dtype, device=states_BHND.device)
-        if buffer_SHCD is not None:
-            new[: buffer_SHCD.shape[0], :, : buffer_SHCD.shape[2]] = buffer_SHCD
+    def _grown(self, buffer_SHCD: Tensor) -> Tensor:
+        slots, heads, length, size = buffer_SHCD.shape
+        new = self._new(heads, size, buffer_SHCD.dtype, buffer_SHCD.device)
+        new[:slots, :, :length] = buffer_SHCD
         return new
+
+    def _new(self, heads: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """[S, H, C, D] zeros: what is masked still enters a product, and 0 x NaN is NaN."""
+        slots, length = self._capacity
+        return torch.zeros(slots, heads, length, size, dtype=dtype, device=device)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first `length` tokens of slot `source` into slot `target`."""
+        self.reserve(target + 1, length)
+        for layer in self.slot_layers:
+            for buffer_SHCD in (layer.keys, layer.values):
+                if buffer_SHCD is not None:
+                    buffer_SHCD[target, :, :length] = buffer_SHCD[source, :, :length]
 
     def free(self) -> None:
         """Give the memory back; the next forward allocates as much again at once."""
-        for layer in self._slot_layers:
+        for layer in self.slot_layers:
             layer.keys = layer.values = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -16,6 +16,8 @@ from retrain.engine.transformers_mode import GenerationMode
 from retrain.engine.transformers_scheduler import Request, Scheduler
 from retrain.engine.transformers_worker import Worker
 from retrain.errors import ConfigError, EngineFailure
+
+T = TypeVar("T")
 
 
 class TransformersEngine:
@@ -137,6 +139,26 @@ class TransformersEngine:
         """
         self.weight_version = version
         self._worker.post(lambda: self._scheduler.weights_changed(version))
+
+    def hold(self, held: bool) -> None:
+        """Stop computing between two steps, or go on; requests wait meanwhile."""
+        self._worker.post(lambda: self._scheduler.hold(held))
+
+    async def between_steps(self, change: Callable[[], T]) -> T:
+        """Call a function in the engine's thread while no forward runs: it may change the weights.
+
+        Call `weights_changed` afterwards if it does.
+
+        Args:
+            change: Called without arguments; generation waits for it.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            EngineFailure: The engine is closed.
+        """
+        return await self._worker.between_steps(change)
 
     def close(self) -> None:
         """Stop the thread; whoever still waits gets an `EngineFailure`."""

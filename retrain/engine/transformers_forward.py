@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
-from retrain.engine.transformers_architectures import attention_windows
+from retrain.engine.transformers_architectures import attention_windows, layer_kinds
 from retrain.engine.transformers_cache import SlotCache, Span, StepLayout, lay_out
+from retrain.engine.transformers_lean import LeanDecoder, lean_decoder, only_wrapped, same_logits
+from retrain.engine.transformers_slots import Copied
 
 
 class Forward(Protocol):
@@ -28,6 +30,10 @@ class Forward(Protocol):
 
     def __call__(self, spans: Sequence[Span]) -> Tensor:
         """[B, V] float32 logits after the last token of each span."""
+        ...
+
+    def copy(self, copied: Copied) -> None:
+        """Let one slot know what another one knows, up to a length."""
         ...
 
     def free(self) -> None:
@@ -53,6 +59,10 @@ class SlotForward:
         """
         config: Any = model.config
         self._model = model
+        self._lean: LeanDecoder | None = None
+        self._lean_known = False
+        self._lean_agrees: bool | None = None
+        self._kinds = layer_kinds(config)
         self._windows = attention_windows(config)
         self._additive = config._attn_implementation == "eager"
         self._cache = SlotCache(config.num_hidden_layers, max_slots, max_seq_len, dtype)
@@ -62,24 +72,43 @@ class SlotForward:
         layout = lay_out(spans, next(self._model.parameters()).device)
         self._cache.reserve(max(span.slot for span in spans) + 1, layout.visible)
         self._cache.layout = layout
+        masks = {kind: self._mask(layout, window) for kind, window in self._windows.items()}
+        logits_BV = self._logits(layout, masks).float()
+        return logits_BV if layout.answers is None else logits_BV[layout.answers]
+
+    def copy(self, copied: Copied) -> None:
+        """Copy the keys and values of a slot's first tokens to another slot."""
+        self._cache.copy(copied.source, copied.target, copied.length)
+
+    def free(self) -> None:
+        """Drop all keys and values, and what is known of the model's modules."""
+        self._cache.free()
+        self._lean, self._lean_known = None, False
+
+    def _logits(self, layout: StepLayout, masks: Mapping[str, Tensor]) -> Tensor:
+        """The lean decoder's where there is one and its first answer was the model's own."""
+        if not self._lean_known:
+            self._lean, self._lean_known = lean_decoder(self._model), True
+        if self._lean is None or self._lean_agrees is False or not only_wrapped(self._model):
+            return self._own_logits(layout, masks)
+        own_BV = self._own_logits(layout, masks) if self._lean_agrees is None else None
+        lean_BV = self._lean(layout, [masks[kind] for kind in self._kinds], self._cache)
+        if own_BV is None:
+            return lean_BV
+        self._lean_agrees = same_logits(lean_BV, own_BV)
+        return own_BV
+
+    def _own_logits(self, layout: StepLayout, masks: Mapping[str, Tensor]) -> Tensor:
         output = self._model(
             input_ids=layout.ids_BN,
-            attention_mask=self._masks(layout),
+            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
             position_ids=layout.positions_BN,
             past_key_values=self._cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        logits_BV: Tensor = output.logits[:, -1].float()
-        return logits_BV if layout.answers is None else logits_BV[layout.answers]
-
-    def free(self) -> None:
-        """Drop all keys and values."""
-        self._cache.free()
-
-    def _masks(self, layout: StepLayout) -> Tensor | Mapping[str, Tensor]:
-        masks = {kind: self._mask(layout, window) for kind, window in self._windows.items()}
-        return masks if len(masks) > 1 else next(iter(masks.values()))
+        logits_BV: Tensor = output.logits[:, -1]
+        return logits_BV
 
     def _mask(self, layout: StepLayout, window: int | None) -> Tensor:
         seen = layout.mask(window)
@@ -115,6 +144,10 @@ class SingleRowForward:
     def __call__(self, spans: Sequence[Span]) -> Tensor:
         """[B, V] float32 logits after the last token of each span."""
         return torch.cat([self._one(span) for span in spans])
+
+    def copy(self, copied: Copied) -> None:
+        """Move a slot's state to another slot; a state cannot be cut to a length."""
+        self._rows[copied.target] = self._rows.pop(copied.source)
 
     def free(self) -> None:
         """Drop all states."""

@@ -5,6 +5,7 @@ Axis symbols: B rows, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -56,16 +57,17 @@ def sample(
     probs_BV = _truncated(logprobs_BV.exp().to(wide), params)
     cumulative_BV = probs_BV.cumsum(dim=-1)
     totals_B1 = cumulative_BV[:, -1:]
-    if not bool(torch.isfinite(totals_B1).all()):
-        raise FloatingPointError("the model's logits are not finite: its weights have diverged")
     aim_B1 = torch.tensor(uniforms, dtype=wide, device=logits_BV.device)[:, None] * totals_B1
     aim_B1 = torch.minimum(aim_B1, torch.nextafter(totals_B1, torch.zeros_like(totals_B1)))
     ids_B1 = torch.searchsorted(cumulative_BV, aim_B1, right=True)
+    ids_B1.clamp_(max=logits_BV.shape[-1] - 1)  # beyond the end only where the logits are NaN
     greedy = [row for row, param in enumerate(params) if param.temperature == 0]
     if greedy:
         ids_B1[greedy] = logits_BV[greedy].argmax(dim=-1, keepdim=True)
-    chosen = logprobs_BV.gather(-1, ids_B1)
-    return ids_B1[:, 0].tolist(), chosen[:, 0].tolist()
+    logprobs: list[float] = logprobs_BV.gather(-1, ids_B1)[:, 0].tolist()
+    if not all(map(math.isfinite, logprobs)):
+        raise FloatingPointError("the model's logits are not finite: its weights have diverged")
+    return ids_B1[:, 0].tolist(), logprobs
 
 
 def _mix(word: int) -> int:

@@ -12,9 +12,12 @@ from retrain.engine.base import Generation, SamplingParams
 from retrain.engine.transformers_cache import Span
 from retrain.engine.transformers_forward import Forward
 from retrain.engine.transformers_sampling import sample, uniform
-from retrain.engine.transformers_slots import Slot, SlotTable
+from retrain.engine.transformers_slots import Copied, Slot, SlotTable, common_prefix
 from retrain.errors import EngineFailure
 from retrain.types import FinishReason
+
+_LEAST_SHARED = 16
+"""Beginnings of no more tokens are computed again rather than waited for and copied."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,15 +49,29 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """A request on its slot; `stream` is the prompt and what has been written."""
+    """A request on its slot; `stream` is the prompt and what has been written.
+
+    `leader` computes, or has computed, the first `shared` tokens of the stream.
+    """
 
     request: Request
     slot: Slot
     stream: list[int]
+    leader: Slot | None = None
+    shared: int = 0
 
     @property
     def pending(self) -> int:
         return len(self.stream) - len(self.slot.tokens)
+
+    def next_tokens(self, count: int) -> Span:
+        """The next tokens of the stream that the slot does not hold."""
+        start = len(self.slot.tokens)
+        return Span(self.slot.index, start, self.stream[start : start + count])
+
+
+_Work = tuple[_Run, Span]
+"""A run, and the tokens of its stream to compute."""
 
 
 class Scheduler:
@@ -86,13 +103,20 @@ class Scheduler:
         self._waiting: list[Request] = []
         self._running: list[_Run] = []
         self._finished: list[Request] = []
+        self._held = False
 
     def delay(self) -> float | None:
         """Seconds until `step` has something to do; None while there is nothing to wait for."""
+        if self._held:
+            return None
         if self._running:
             return 0.0
         delays = [self._table.delay(request.session_id) or 0.0 for request in self._waiting]
         return min(delays, default=None)
+
+    def hold(self, held: bool) -> None:
+        """Compute nothing while held; requests can still be submitted and aborted."""
+        self._held = held
 
     def submit(self, request: Request) -> None:
         """Queue a request, or refuse it where its session already has one."""
@@ -107,7 +131,9 @@ class Scheduler:
         """Admit what can be admitted, prefill one chunk, decode one token of every run."""
         self._admit()
         self._advance(self._next_prefill())
-        self._advance([Work(run, 1) for run in self._running if run.pending == 1])
+        decoding = [run for run in self._running if run.pending == 1]
+        decoding.sort(key=lambda run: run.slot.index)
+        self._advance([(run, run.next_tokens(1)) for run in decoding])
 
     def finished(self) -> list[Request]:
         """Take the requests that have a result since the last call."""
@@ -123,7 +149,7 @@ class Scheduler:
     def release(self, session_id: str) -> None:
         """Abort and forget the session; the last one to go takes the buffers with it."""
         self.abort(session_id)
-        self._table.release(session_id)
+        self._free(session_id)
         if self._table.empty:
             self._forward.free()
 
@@ -163,33 +189,63 @@ class Scheduler:
                 left.append(request)
                 continue
             request.cached_tokens = slot.keep_prefix(request.prompt)
-            self._running.append(_Run(request, slot, list(request.prompt)))
+            run = _Run(request, slot, list(request.prompt))
+            if not slot.tokens and self._forward.keeps_turns:
+                self._follow(run)
+            self._running.append(run)
         self._waiting = left
 
-    def _next_prefill(self) -> list[Work]:
+    def _follow(self, run: _Run) -> None:
+        """Find who computes the longest beginning of a new stream, as members of a group do."""
+        streams = [(other.slot, other.stream) for other in self._running]
+        streams += [(slot, slot.tokens) for slot in self._table.idle]
+        for slot, stream in streams:
+            shared = common_prefix(stream, run.stream, run.shared)
+            if shared > max(run.shared, _LEAST_SHARED):
+                run.leader, run.shared = slot, shared
+
+    def _waits(self, run: _Run) -> bool:
+        """Whether a run waits for its leader; takes over what the leader has computed."""
+        leader = run.leader
+        if leader is None:
+            return False
+        if len(leader.tokens) < run.shared and self._is_running(leader):
+            return True
+        run.leader = None
+        head = run.stream[: run.shared]
+        if self._table.lends(leader) and leader.tokens[: run.shared] == head:
+            self._forward.copy(Copied(leader.index, run.slot.index, run.shared))
+            run.slot.tokens[:] = head
+            run.request.cached_tokens = run.shared
+        return False
+
+    def _is_running(self, slot: Slot) -> bool:
+        return any(run.slot is slot for run in self._running)
+
+    def _next_prefill(self) -> list[_Work]:
         """The oldest run whose stream needs computing, and others that pad little beside it."""
         limit = self._prefill_chunk
-        behind = [run for run in self._running if run.pending > 1]
+        ready = [run for run in self._running if run.pending > 1 and not self._waits(run)]
+        behind = [run for run in ready if run.pending > 1]
         if not self._forward.keeps_turns:
-            return [Work(run, run.pending) for run in behind]
-        chosen: list[Work] = []
+            return [(run, run.next_tokens(run.pending)) for run in behind]
+        chosen: list[_Work] = []
         longest = real = 0
         for run in behind:
             tokens = min(run.pending, limit)
             padded = (len(chosen) + 1) * max(longest, tokens)
             if not chosen or padded <= min(limit, 2 * (real + tokens)):
-                chosen.append(Work(run, tokens))
+                chosen.append((run, run.next_tokens(tokens)))
                 longest, real = max(longest, tokens), real + tokens
         return chosen
 
-    def _advance(self, work: Sequence[Work]) -> None:
+    def _advance(self, work: Sequence[_Work]) -> None:
         if not work:
             return
-        spans = [item.span() for item in work]
-        logits_BV = self._forward(spans)
-        for item, span in zip(work, spans, strict=True):
-            item.run.slot.tokens.extend(span.ids)
-        ready = [(row, item.run) for row, item in enumerate(work) if not item.run.pending]
+        logits_BV = self._forward([span for _, span in work])
+        for run, span in work:
+            run.slot.tokens.extend(span.ids)
+        ready = [(row, run) for row, (run, _) in enumerate(work) if not run.pending]
         if not ready:
             return
         if len(ready) < len(work):
@@ -229,21 +285,13 @@ class Scheduler:
         self._running = [other for other in self._running if other is not run]
         self._table.give_back(run.slot)
         if not self._forward.keeps_turns:
-            self._table.release(run.request.session_id)
+            self._free(run.request.session_id)
+
+    def _free(self, session_id: str) -> None:
+        moved = self._table.release(session_id)
+        if moved is not None and moved.length:
+            self._forward.copy(moved)
 
     def _finish(self, request: Request, result: Generation | EngineFailure) -> None:
         request.result = result
         self._finished.append(request)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The next `tokens` tokens of a run's stream."""
-
-    run: _Run
-    tokens: int
-
-    def span(self) -> Span:
-        """What the forward computes."""
-        start = len(self.run.slot.tokens)
-        return Span(self.run.slot.index, start, self.run.stream[start : start + self.tokens])

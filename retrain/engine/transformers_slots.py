@@ -1,15 +1,15 @@
 """Which session holds which KV slot, and what a slot still knows.
 
 A slot is one row of the KV buffers. A session keeps its slot while its environment thinks; where
-another session needs one, the slot that has been idle longest is taken from its session.
+another session needs one, the slot that has been idle longest is taken from its session. The slots
+that are lent are always the first rows, so that a batch of them can be read where it stands.
 """
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -18,7 +18,7 @@ class Slot:
     """One row of the KV buffers.
 
     Attributes:
-        index: The row.
+        index: The row; another one after `SlotTable.release` has moved it.
         session_id: Who holds it.
         tokens: The tokens whose keys and values stand in it, in order.
         idle_since: When its last request ended, by `time.monotonic`.
@@ -29,7 +29,7 @@ class Slot:
     tokens: list[int] = field(default_factory=list)
     idle_since: float = 0.0
 
-    def keep_prefix(self, input_ids: Sequence[int]) -> int:
+    def keep_prefix(self, input_ids: list[int]) -> int:
         """Forget what `input_ids` does not begin with.
 
         At least one token is always left to compute, since its logits are needed.
@@ -37,16 +37,51 @@ class Slot:
         Returns:
             How many tokens of `input_ids` the slot still holds.
         """
-        kept = min(len(self.tokens), len(input_ids) - 1)
-        if self.tokens[:kept] != list(input_ids[:kept]):
-            pairs = zip(self.tokens, input_ids, strict=False)
-            kept = next(n for n, (held, asked) in enumerate(pairs) if held != asked)
+        kept = common_prefix(self.tokens, input_ids)
         del self.tokens[kept:]
         return kept
 
 
+def common_prefix(held: list[int], asked: list[int], least: int = 0) -> int:
+    """How many tokens two streams begin with together, by bisection over equal slices.
+
+    At least one token of `asked` is always left to compute.
+
+    Args:
+        held: What is known.
+        asked: What is to be computed.
+        least: A length that is no longer of interest; a shorter answer may be given as 0.
+    """
+    most = min(len(held), len(asked) - 1)
+    if most <= least or held[: least + 1] != asked[: least + 1]:
+        return 0
+    low = least + 1
+    while low < most:
+        middle = (low + most + 1) // 2
+        if held[low:middle] == asked[low:middle]:
+            low = middle
+        else:
+            most = middle - 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Keys and values to be copied from one row to another.
+
+    Attributes:
+        source: The row to read.
+        target: The row to write.
+        length: How many tokens, from the first one on.
+    """
+
+    source: int
+    target: int
+    length: int
+
+
 class SlotTable:
-    """Lends at most `max_slots` slots, lowest row first."""
+    """Lends at most `max_slots` slots; those that are lent are the first rows."""
 
     def __init__(self, max_slots: int, eviction_grace: float) -> None:
         """Begin with every slot free.
@@ -55,7 +90,8 @@ class SlotTable:
             max_slots: How many rows there are.
             eviction_grace: Seconds for which an idle slot is not taken from its session.
         """
-        self._free = list(range(max_slots))
+        self._max_slots = max_slots
+        self._lent: list[Slot] = []
         self._busy: dict[str, Slot] = {}
         self._idle: OrderedDict[str, Slot] = OrderedDict()
         self._grace = eviction_grace
@@ -63,11 +99,20 @@ class SlotTable:
     @property
     def empty(self) -> bool:
         """Whether no session holds a slot."""
-        return not self._busy and not self._idle
+        return not self._lent
+
+    @property
+    def idle(self) -> Iterable[Slot]:
+        """The slots that wait for their sessions' next turns."""
+        return self._idle.values()
 
     def holds(self, session_id: str) -> bool:
         """Whether the session has an idle slot of its own."""
         return session_id in self._idle
+
+    def lends(self, slot: Slot) -> bool:
+        """Whether a slot still belongs to a session."""
+        return slot.index < len(self._lent) and self._lent[slot.index] is slot
 
     def take(self, session_id: str) -> Slot | None:
         """Lend a slot: the session's own, else a free one, else the one idle longest.
@@ -76,17 +121,19 @@ class SlotTable:
             The slot, or None while all are in use.
         """
         slot = self._idle.pop(session_id, None)
-        if slot is None and self._free:
-            slot = Slot(heapq.heappop(self._free), session_id)
+        if slot is None and len(self._lent) < self._max_slots:
+            slot = Slot(len(self._lent), session_id)
+            self._lent.append(slot)
         elif slot is None and self.delay(session_id) == 0.0:
             slot = Slot(self._idle.popitem(last=False)[1].index, session_id)
+            self._lent[slot.index] = slot
         if slot is not None:
             self._busy[session_id] = slot
         return slot
 
     def delay(self, session_id: str) -> float | None:
         """Seconds until a session can have a slot; None while all are in use."""
-        if self._free or session_id in self._idle:
+        if len(self._lent) < self._max_slots or session_id in self._idle:
             return 0.0
         if not self._idle:
             return None
@@ -99,11 +146,22 @@ class SlotTable:
         slot.idle_since = time.monotonic()
         self._idle[slot.session_id] = slot
 
-    def release(self, session_id: str) -> None:
-        """Free the session's idle slot, if it has one."""
+    def release(self, session_id: str) -> Copied | None:
+        """Free the session's idle slot, if it has one, and move the last slot into its row.
+
+        Returns:
+            What must be copied before the next forward; None where nothing has moved.
+        """
         slot = self._idle.pop(session_id, None)
-        if slot is not None:
-            heapq.heappush(self._free, slot.index)
+        if slot is None:
+            return None
+        last = self._lent.pop()
+        if last is slot:
+            return None
+        moved = Copied(last.index, slot.index, len(last.tokens))
+        self._lent[slot.index] = last
+        last.index = slot.index
+        return moved
 
     def forget(self) -> None:
         """Nothing in any slot is valid any more; slots in use stay lent, idle ones are freed."""

@@ -6,8 +6,10 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from retrain.engine.base import Generation
 from retrain.engine.transformers_memory import is_out_of_memory
@@ -16,6 +18,7 @@ from retrain.engine.transformers_scheduler import Request, Scheduler
 from retrain.errors import EngineFailure
 
 Command = Callable[[], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,16 @@ class Worker:
             if self._closed:
                 raise EngineFailure("the engine is closed")
             self._commands.put(command)
+
+    async def between_steps(self, change: Callable[[], T]) -> T:
+        """Have the thread call a function while no forward runs, and give its result.
+
+        Raises:
+            EngineFailure: The thread has been stopped.
+        """
+        outcome: Future[T] = Future()
+        self.post(lambda: _call(change, outcome))
+        return await asyncio.wrap_future(outcome)
 
     def close(self) -> None:
         """Stop the thread after the step it is in; whoever waits gets an `EngineFailure`."""
@@ -144,6 +157,15 @@ class Worker:
     def _deliver(self) -> None:
         for request in self._scheduler.finished():
             self._callers.pop(request).answer(request.result)
+
+
+def _call(change: Callable[[], T], outcome: Future[T]) -> None:
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        outcome.set_result(change())
+    except Exception as error:  # noqa: BLE001 - handed over unchanged to whoever waits
+        outcome.set_exception(error)
 
 
 def _nothing() -> None:

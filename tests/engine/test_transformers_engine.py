@@ -89,9 +89,10 @@ async def test_concurrent_ragged_episodes_write_what_they_write_alone(model, sta
 
 async def test_kept_slots_write_what_a_fresh_prefill_writes(model, start_engine):
     engine = start_engine(model)
-    for turn, (ids, kept) in enumerate(await episode(engine, 2, release=False)):
+    for turn, (ids, kept) in enumerate(await episode(engine, 2)):
         params = SamplingParams(len(kept.output_ids))
         fresh = await engine.generate(ids, params, session_id=f"fresh {turn}", seed=200 + turn)
+        await engine.release(f"fresh {turn}")
         assert fresh.output_ids == kept.output_ids
         assert fresh.logprobs == pytest.approx(kept.logprobs, abs=1e-5)
         assert fresh.meta["cached_tokens"] == 0
@@ -311,7 +312,7 @@ async def test_the_model_runs_in_evaluation_mode_and_is_put_back(
     model.train(training)
     model.model.layers[0].train(not training)
     before = [module.training for module in model.modules()]
-    model.activation_checkpointing_enable()
+    model.gradient_checkpointing_enable()
     during = []
     original = model.forward
 

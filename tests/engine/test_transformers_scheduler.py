@@ -43,7 +43,14 @@ def make_scheduler(forward, **options):
 
 
 def ask(name, length, tokens=2):
-    return Request(name, [3 + n % 40 for n in range(length)], SamplingParams(tokens), seed=1)
+    """A request; the prompts of two names begin with different tokens."""
+    prompt = [sum(name.encode()) % 90, *(3 + n % 40 for n in range(1, length))]
+    return Request(name, prompt, SamplingParams(tokens), seed=1)
+
+
+def ask_group(prompt, size, tokens=3):
+    """Requests for the same prompt, as a group's are."""
+    return [Request(str(n), list(prompt), SamplingParams(tokens), seed=n) for n in range(size)]
 
 
 def run(scheduler, *requests):
@@ -97,3 +104,72 @@ def test_waiting_requests_are_admitted_in_order_of_arrival(forward):
         finished += scheduler.finished()
     assert finished == requests
     assert scheduler.delay() is None
+
+
+PROMPT = [5 + n % 31 for n in range(40)]
+
+
+def test_members_of_a_group_compute_their_prompt_once(forward, model):
+    requests = ask_group(PROMPT, 4)
+    answers = run(make_scheduler(forward), *requests)
+    assert [length for row in forward.lengths for length in row if length > 1] == [40]
+    assert [answer.meta["cached_tokens"] for answer in answers] == [0, 39, 39, 39]
+    for request, answer in zip(requests, answers, strict=True):
+        assert mean_difference(model, request.prompt, answer) < 1e-5
+
+
+def test_a_group_waits_for_a_prompt_that_is_computed_in_chunks(forward, model):
+    requests = ask_group(PROMPT, 3)
+    answers = run(make_scheduler(forward, prefill_chunk=16), *requests)
+    assert forward.lengths[:3] == [[16], [16], [8]]
+    assert mean_difference(model, PROMPT, answers[2]) < 1e-5
+
+
+def test_another_prompt_takes_over_what_it_shares_and_computes_the_rest(forward, model):
+    scheduler = make_scheduler(forward)
+    first = Request("first", PROMPT, SamplingParams(2), seed=1)
+    other = Request("other", [*PROMPT[:25], *range(60, 80)], SamplingParams(2), seed=2)
+    run(scheduler, first)
+    forward.lengths.clear()
+    (answer,) = run(scheduler, other)
+    assert forward.lengths[0] == [20]
+    assert answer.meta["cached_tokens"] == 25
+    assert mean_difference(model, other.prompt, answer) < 1e-5
+
+
+def test_members_go_on_alone_when_the_one_they_wait_for_is_gone(forward, model):
+    scheduler = make_scheduler(forward, prefill_chunk=16)
+    leader, *others = ask_group(PROMPT, 3)
+    for request in (leader, *others):
+        scheduler.submit(request)
+    scheduler.step()
+    scheduler.release(leader.session_id)
+    while any(request.result is None for request in others):
+        scheduler.step()
+    for request in others:
+        assert mean_difference(model, PROMPT, request.result) < 1e-5
+
+
+def test_new_weights_leave_nothing_to_take_over(forward, model):
+    scheduler = make_scheduler(forward, prefill_chunk=16)
+    requests = ask_group(PROMPT, 3)
+    for request in requests:
+        scheduler.submit(request)
+    scheduler.step()
+    scheduler.weights_changed("1")
+    while any(request.result is None for request in requests):
+        scheduler.step()
+    for request in requests:
+        assert mean_difference(model, PROMPT, request.result) < 1e-5
+
+
+def test_a_slot_that_moves_keeps_what_it_knows(forward, model):
+    scheduler = make_scheduler(forward)
+    first, last = ask("first", 20), ask("last", 24, tokens=4)
+    run(scheduler, first, last)
+    scheduler.release("first")
+    stream = [*last.prompt, *last.output_ids, 7, 8]
+    following = Request("last", stream, SamplingParams(3), seed=3)
+    (answer,) = run(scheduler, following)
+    assert answer.meta["cached_tokens"] == len(stream) - 3
+    assert mean_difference(model, stream, answer) < 1e-5

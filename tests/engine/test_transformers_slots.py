@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from retrain.engine.transformers_slots import Slot, SlotTable
+from retrain.engine.transformers_slots import Copied, Slot, SlotTable, common_prefix
 
 
 def occupy(table, *sessions):
@@ -44,13 +44,31 @@ def test_an_idle_slot_stays_with_its_session_for_the_grace():
     assert table.delay("b") is None
 
 
-def test_released_slots_are_lent_lowest_row_first():
+def test_the_last_slot_moves_into_the_row_of_a_released_one():
     table = SlotTable(3, 0.0)
     occupy(table, "a", "b", "c")
-    table.release("c")
-    table.release("a")
-    assert [table.take("d").index, table.take("e").index] == [0, 2]
+    moved = table.release("a")
+    assert moved == Copied(source=2, target=0, length=3)
+    assert [table.take(name).index for name in "cbd"] == [0, 1, 2]
+
+
+def test_releasing_the_last_slot_moves_nothing():
+    table = SlotTable(3, 0.0)
+    occupy(table, "a", "b")
+    assert table.release("b") is None
+    assert table.release("b") is None
+    assert table.take("c").index == 1
     assert not table.empty
+
+
+def test_a_slot_is_lent_until_its_session_loses_it():
+    table = SlotTable(1, 0.0)
+    slot = table.take("a")
+    assert table.lends(slot)
+    table.give_back(slot)
+    assert table.lends(slot)
+    taken = table.take("b")
+    assert table.lends(taken) and not table.lends(slot)
 
 
 def test_forgetting_frees_idle_slots_and_empties_those_in_use():
@@ -79,3 +97,16 @@ def test_the_common_prefix_is_kept_but_for_the_last_token(held, asked, kept):
     slot = Slot(0, "a", list(held))
     assert slot.keep_prefix(asked) == kept
     assert slot.tokens == asked[:kept]
+
+
+@pytest.mark.parametrize("shared", [0, 1, 2, 7, 40, 99])
+def test_the_common_prefix_of_two_streams_is_found_whatever_follows(shared):
+    asked = list(range(100))
+    held = [*asked[:shared], *(-n for n in range(1, 60))]
+    assert common_prefix(held, asked) == shared
+
+
+def test_a_common_prefix_that_is_no_longer_than_asked_for_counts_as_none():
+    asked = list(range(10))
+    assert common_prefix(asked[:5], asked, least=4) == 5
+    assert common_prefix(asked[:5], asked, least=5) == 0

@@ -85,7 +85,12 @@ FALLBACK_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mamba": ("mamba", {"state_size": 8, "attn_implementation": "eager"}),
     "recurrent_gemma": (
         "recurrent_gemma",
-        {"lru_width": 32, "attention_window_size": 64, "num_hidden_layers": 3},
+        {
+            "lru_width": 32,
+            "attention_window_size": 64,
+            "num_hidden_layers": 3,
+            "attn_implementation": "eager",  # transformers 5.12 knows no other for it
+        },
     ),
     "qwen3_next": (
         "qwen3_next",
