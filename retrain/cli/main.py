@@ -18,6 +18,8 @@ from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
 from retrain.cli.plan import plan
 from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
 from retrain.cli.rollout import rollout
+from retrain.cli.serve import EXAMPLE as SERVE_EXAMPLE
+from retrain.cli.serve import serve
 from retrain.cli.train import EXAMPLE as TRAIN_EXAMPLE
 from retrain.cli.train import train
 
@@ -34,6 +36,7 @@ app.command("train", cls=RetrainCommand, epilog=TRAIN_EXAMPLE)(train)
 app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
 app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
 app.command("eval", cls=RetrainCommand, epilog=EVAL_EXAMPLE)(evaluate)
+app.command("serve", cls=RetrainCommand, epilog=SERVE_EXAMPLE)(serve)
 app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)
 app.command("doctor", cls=RetrainCommand, epilog=DOCTOR_EXAMPLE)(doctor)
 
