@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from retrain.engine.base import SamplingParams
 
-HOT = 100.0
-"""The temperature of the second question: it flattens any distribution to almost uniform."""
+HOT = 2.0
+"""The temperature of the second question, which flattens any distribution; vLLM takes 0 to 2."""
 PROBE_IDS = tuple(range(1, 9))
 """The prompt of both questions: any vocabulary has these, and not all of them are padding, after
 which an untrained model is uniform at every temperature."""
@@ -25,8 +25,8 @@ class LogprobMode(StrEnum):
 def logprob_mode(cool: float, hot: float) -> LogprobMode:
     """Tell the mode from the logprob of the likeliest token after one prompt, asked twice.
 
-    Untempered logprobs do not depend on the temperature asked for. Tempered ones fall towards
-    -log(vocabulary size) at the temperature `HOT`.
+    Untempered logprobs do not depend on the temperature asked for. Tempered ones of the likeliest
+    token are lower at the temperature `HOT`.
 
     Args:
         cool: The logprob at temperature 1.

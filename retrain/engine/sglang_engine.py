@@ -1,7 +1,8 @@
 """`SGLangEngine`: turns written by SGLang servers, through their native /generate.
 
-The protocol is that of SGLang 0.5.15: `srt/managers/io_struct.py` (GenerateReqInput, AbortReq,
-UpdateWeightFromDiskReqInput) and `srt/entrypoints/http_server.py`.
+The protocol is that of SGLang 0.5.15: `srt/managers/io_struct.py` (AbortReq,
+UpdateWeightFromDiskReqInput) and `srt/entrypoints/http_server.py`; /generate stands in
+`sglang_protocol`.
 """
 
 from __future__ import annotations
@@ -11,22 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
-from retrain.engine.http_answer import (
-    SAMPLE_TEXT,
-    ServedModel,
-    check_prompt_tokens,
-    check_stop_kept,
-    finish_reason,
-)
+from retrain.engine.http_answer import SAMPLE_TEXT, ServedModel
 from retrain.engine.http_client import HttpSettings, ServerFault
 from retrain.engine.http_engine import CHECK_SECONDS, HttpEngine, Session, TurnRequest
 from retrain.engine.http_logprobs import HOT, PROBE_IDS, LogprobMode, logprob_mode, why_not_exact
 from retrain.engine.http_pool import Server
+from retrain.engine.sglang_protocol import (
+    NO_LOGPROBS,
+    ROUTING_HEADER,
+    generate_body,
+    read_generation,
+)
 from retrain.engine.sglang_weights import SGLangWeights
 from retrain.errors import ConfigError, EngineFailure
-
-ROUTING_HEADER = "X-SMG-Routing-Key"
-"""By which sglang-router sends a session's turns to one worker (its policy `manual`)."""
 
 
 class SGLangEngine(HttpEngine):
@@ -111,24 +109,24 @@ class SGLangEngine(HttpEngine):
         workers = await self._workers_of(server)
         await self._weights.catch_up(workers)
         info = await self._ask_json("GET", f"{workers[0]}/model_info")
-        await self._check_vocabulary(server, info)
+        await self._check_vocabulary(workers[0], info)
         facts = [await self._ask_json("GET", f"{url}/server_info") for url in workers]
         self._seeded[server] = all(fact.get("enable_deterministic_inference") for fact in facts)
         self._modes[server] = logprob_mode(
             await self._top_logprob(server, 1.0), await self._top_logprob(server, HOT)
         )
 
-    async def _check_vocabulary(self, server: Server, info: Mapping[str, Any]) -> None:
-        """Compare tokens; a server started with --skip-tokenizer-init, or a router, has none."""
+    async def _check_vocabulary(self, url: str, info: Mapping[str, Any]) -> None:
+        """Compare tokens; a server started with --skip-tokenizer-init has none."""
         body = {"prompt": SAMPLE_TEXT, "add_special_tokens": False}
         try:
-            reply = await self._ask_json("POST", f"{server.url}/tokenize", body)
+            reply = await self._ask_json("POST", f"{url}/tokenize", body)
         except ServerFault as fault:
             if fault.lost:
                 raise
             return
         served = str(info.get("tokenizer_path") or info.get("model_path"))
-        self._model.check_tokens(server.url, reply.get("tokens"), served)
+        self._model.check_tokens(url, reply.get("tokens"), served)
 
     async def _top_logprob(self, server: Server, temperature: float) -> float:
         """The logprob of the likeliest token after a short prompt.
@@ -137,13 +135,13 @@ class SGLangEngine(HttpEngine):
             ConfigError: The server gives no logprobs.
         """
         params = SamplingParams(max_tokens=1, temperature=temperature)
-        body = {**_body(list(PROBE_IDS), params, None), "top_logprobs_num": 1}
+        body = {**generate_body(list(PROBE_IDS), params, None), "top_logprobs_num": 1}
         reply = await self._ask_json("POST", f"{server.url}/generate", body)
         meta = reply.get("meta_info") or {}
         try:
             return float(meta["output_top_logprobs"][0][0][0])
         except (KeyError, IndexError, TypeError) as error:
-            raise ConfigError(f"{server.url}: {_NO_LOGPROBS}") from error
+            raise ConfigError(f"{server.url}: {NO_LOGPROBS}") from error
 
     async def _write(self, server: Server, session: Session, turn: TurnRequest) -> Generation:
         wrong = why_not_exact(self._modes[server], turn.params, truncated=False)
@@ -152,14 +150,19 @@ class SGLangEngine(HttpEngine):
                 f"{server.url}: {wrong}; start the server without SGLANG_RETURN_ORIGINAL_LOGPROB, "
                 "or set algorithm.hyperparameters.temperature: 1"
             )
+        reply = await self._send(server, session, turn)
+        return read_generation(server.url, reply, len(turn.input_ids), self._version())
+
+    async def _send(self, server: Server, session: Session, turn: TurnRequest) -> Any:
+        """Ask for one turn and give the answer's JSON."""
         seed = turn.seed if self._seeded[server] else None
-        reply = await self._client.ask(
+        body = generate_body(turn.input_ids, turn.params, seed)
+        return await self._client.ask(
             "POST",
             f"{server.url}/generate",
-            body={**_body(turn.input_ids, turn.params, seed), "rid": session.request_id},
+            body={**body, "rid": session.request_id},
             headers={ROUTING_HEADER: session.uid},
         )
-        return _read(server.url, reply, len(turn.input_ids), self._version())
 
     async def _abort_on(self, server: Server, request_id: str) -> bool:
         """Ask its server, or all workers of a router, to end the request."""
@@ -191,66 +194,3 @@ class SGLangEngine(HttpEngine):
         if not isinstance(reply, dict):
             raise ConfigError(f"{url}: answers {type(reply).__name__}; is it a SGLang server?")
         return reply
-
-
-_NO_LOGPROBS = (
-    "the server gives no logprobs of the tokens that it writes, and training needs them; it must "
-    "be a SGLang server that answers /generate with return_logprob"
-)
-
-
-def _body(input_ids: list[int], params: SamplingParams, seed: int | None) -> dict[str, Any]:
-    """A request: everything that a server's own defaults could change is said."""
-    sampling = {
-        "max_new_tokens": params.max_tokens,
-        "temperature": params.temperature,
-        "top_p": params.top_p,
-        "top_k": params.top_k,
-        "min_p": 0.0,
-        "frequency_penalty": 0.0,
-        "presence_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "stop_token_ids": sorted(params.stop_token_ids),
-        "skip_special_tokens": False,
-        "spaces_between_special_tokens": False,
-        "no_stop_trim": True,
-    }
-    if seed is not None:
-        sampling["sampling_seed"] = seed
-    return {
-        "input_ids": input_ids,
-        "sampling_params": sampling,
-        "return_logprob": True,
-        "stream": False,
-    }
-
-
-def _read(url: str, reply: Any, sent: int, version: str) -> Generation:
-    """Read a reply of /generate.
-
-    Raises:
-        EngineFailure: It holds no logprobs, or ids that differ from those of its logprobs.
-    """
-    meta = reply.get("meta_info") if isinstance(reply, dict) else None
-    if not isinstance(meta, dict):
-        raise EngineFailure(f"{url}: /generate answers without meta_info; is it a SGLang server?")
-    pairs = meta.get("output_token_logprobs")
-    if pairs is None:
-        raise EngineFailure(f"{url}: {_NO_LOGPROBS}")
-    finish = meta.get("finish_reason") or {}
-    ids = tuple(int(pair[1]) for pair in pairs)
-    written = tuple(reply.get("output_ids", ids))
-    if written != ids:
-        raise EngineFailure(
-            f"{url}: {len(written)} output_ids, and logprobs of {len(ids)} tokens, which differ"
-        )
-    check_prompt_tokens(url, sent, meta.get("prompt_tokens"))
-    check_stop_kept(url, ids, finish.get("matched"))
-    return Generation(
-        ids,
-        tuple(float(pair[0]) for pair in pairs),
-        finish_reason(finish.get("type"), url),
-        text=reply.get("text") or "",
-        weight_version=str(meta.get("weight_version", version)),
-        meta={"cached_tokens": int(meta.get("cached_tokens") or 0), "server": url},
-    )

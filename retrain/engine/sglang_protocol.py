@@ -1,0 +1,76 @@
+"""SGLang's native /generate: what a request says, and what an answer must hold.
+
+The protocol is that of SGLang 0.5.15: `srt/managers/io_struct.py` (GenerateReqInput).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retrain.engine.base import Generation, SamplingParams
+from retrain.engine.http_answer import check_prompt_tokens, check_stop_kept, finish_reason
+from retrain.errors import EngineFailure
+
+ROUTING_HEADER = "X-SMG-Routing-Key"
+"""By which sglang-router sends a session's turns to one worker (its policy `manual`)."""
+NO_LOGPROBS = (
+    "the server gives no logprobs of the tokens that it writes, and training needs them; it must "
+    "be a SGLang server that answers /generate with return_logprob"
+)
+
+
+def generate_body(input_ids: list[int], params: SamplingParams, seed: int | None) -> dict[str, Any]:
+    """A request: everything that a server's own defaults could change is said."""
+    sampling = {
+        "max_new_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k,
+        "min_p": 0.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "stop_token_ids": sorted(params.stop_token_ids),
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "no_stop_trim": True,
+    }
+    if seed is not None:
+        sampling["sampling_seed"] = seed
+    return {
+        "input_ids": input_ids,
+        "sampling_params": sampling,
+        "return_logprob": True,
+        "stream": False,
+    }
+
+
+def read_generation(url: str, reply: Any, sent: int, version: str) -> Generation:
+    """Read a reply of /generate.
+
+    Raises:
+        EngineFailure: It holds no logprobs, or ids that differ from those of its logprobs.
+    """
+    meta = reply.get("meta_info") if isinstance(reply, dict) else None
+    if not isinstance(meta, dict):
+        raise EngineFailure(f"{url}: /generate answers without meta_info; is it a SGLang server?")
+    pairs = meta.get("output_token_logprobs")
+    if pairs is None:
+        raise EngineFailure(f"{url}: {NO_LOGPROBS}")
+    finish = meta.get("finish_reason") or {}
+    ids = tuple(int(pair[1]) for pair in pairs)
+    written = tuple(reply.get("output_ids", ids))
+    if written != ids:
+        raise EngineFailure(
+            f"{url}: {len(written)} output_ids, and logprobs of {len(ids)} tokens, which differ"
+        )
+    check_prompt_tokens(url, sent, meta.get("prompt_tokens"))
+    check_stop_kept(url, ids, finish.get("matched"))
+    return Generation(
+        ids,
+        tuple(float(pair[0]) for pair in pairs),
+        finish_reason(finish.get("type"), url),
+        text=reply.get("text") or "",
+        weight_version=str(meta.get("weight_version", version)),
+        meta={"cached_tokens": int(meta.get("cached_tokens") or 0), "server": url},
+    )
