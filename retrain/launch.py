@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from retrain.errors import BackendFailure, RetrainError
 
 T = TypeVar("T")
+
+_ENDED = "has ended or was killed"
+_LOST = {
+    "closed by peer": _ENDED,
+    "reset by peer": _ENDED,
+    "broken pipe": _ENDED,
+    "remote process": _ENDED,
+    "timed out": "has not answered in time (trl_ddp_timeout)",
+    "timeout": "has not answered in time (trl_ddp_timeout)",
+}
+"""What gloo and NCCL say, in lower case, when a process at the other end is gone or hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,8 @@ class Launch:
         if self.processes == 1:
             return list(items)
         parts: list[Any] = [None] * self.processes
-        _distributed().all_gather_object(parts, list(items))
+        with self._together():
+            _distributed().all_gather_object(parts, list(items))
         return [item for part in parts for item in part]
 
     def agree(self, failure: RetrainError | None) -> None:
@@ -76,7 +89,35 @@ class Launch:
     def barrier(self) -> None:
         """Wait for everybody."""
         if self.processes > 1:
-            _distributed().barrier()
+            with self._together():
+                _distributed().barrier()
+
+    def lost(self, error: BaseException) -> str | None:
+        """Say that another process is gone, where that is why a collective call failed.
+
+        Args:
+            error: What the call raised; a message of gloo or NCCL says that a connection was lost,
+                or that time ran out.
+        """
+        text = str(error).lower()
+        if self.processes == 1 or not ("gloo" in text or "nccl" in text):
+            return None
+        reason = next((reason for sign, reason in _LOST.items() if sign in text), None)
+        if reason is None:
+            return None
+        return (
+            f"rank {self.rank} of {self.processes} cannot go on: another rank {reason}; its output "
+            "says why, and --resume goes on from the last checkpoint"
+        )
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            if (reason := self.lost(error)) is None:
+                raise
+            raise BackendFailure(reason) from error
 
 
 def _sharding(environment: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ transformers is imported inside the functions, so importing this module loads no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,18 @@ from retrain.errors import ConfigError, MissingDependency
 
 if TYPE_CHECKING:
     from retrain.config import RunConfig
+
+STRUCTURE = (
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+)
+"""Keys of a model's configuration that its weights' names and shapes follow from."""
 
 
 def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> Any:
@@ -57,6 +70,49 @@ def vocabulary_size(config: RunConfig, model_dir: str | Path | None) -> int | No
     """How many ids the model knows, where its configuration says so."""
     size = getattr(_text_config(config, model_dir), "vocab_size", None)
     return size if isinstance(size, int) else None
+
+
+def model_structure(config: RunConfig, model_dir: str | Path | None = None) -> dict[str, Any]:
+    """What tells one model's weights from another's: its kind and its sizes, where they are given.
+
+    Raises:
+        ConfigError: There is no model configuration.
+    """
+    found = _text_config(config, model_dir)
+    named = {name: getattr(found, name, None) for name in STRUCTURE}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def structure_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str | None:
+    """Say how another model's structure differs from ours; None where it does not.
+
+    Args:
+        theirs: Of the checkpoint.
+        ours: Of `model:`.
+    """
+    differing = [name for name in STRUCTURE if theirs.get(name) != ours.get(name)]
+    found = [
+        f"its {name} is {theirs.get(name)}, the model's {ours.get(name)}" for name in differing
+    ]
+    return ", ".join(found) or None
+
+
+def vocabulary_difference(config: RunConfig, weights: str | Path) -> str | None:
+    """Say how the tokenizer beside some weights differs from that of `model:`; None for not.
+
+    Raises:
+        ConfigError: One of them cannot be loaded.
+    """
+    theirs: dict[str, int] = load_tokenizer(config, weights).get_vocab()
+    ours: dict[str, int] = load_tokenizer(config).get_vocab()
+    if theirs == ours:
+        return None
+    if len(theirs) != len(ours):
+        return f"its vocabulary has {len(theirs)} tokens, the model's {len(ours)}"
+    token = next(token for token in theirs if theirs[token] != ours.get(token))
+    where = ours.get(token)
+    there = "is not in the model's" if where is None else f"has id {where} in the model's"
+    return f"token {token!r} has id {theirs[token]} in its vocabulary and {there}"
 
 
 def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from transformers import TrainerCallback
 
 from backends.recorder import Recorder
 from backends.trl.collecting import Collector
 from bridges import DataFormatBridge
-from retrain.engine.transformers_engine import TransformersEngine
 from retrain.rollout.request import GroupRequest
 from retrain.types import Task
 
@@ -20,9 +23,9 @@ class HeldOutEvaluation:
         tasks: Sequence[Task],
         collector: Collector,
         data_format: DataFormatBridge,
-        engine: TransformersEngine,
         recorder: Recorder,
         *,
+        weights: Callable[[str], AbstractContextManager[None]],
         interval: int | None,
         last: int,
     ) -> None:
@@ -32,16 +35,16 @@ class HeldOutEvaluation:
             tasks: What is held out; empty evaluates nothing.
             collector: Plays and scores, with the evaluation's sampling.
             data_format: Turns episodes into samples, for the run folder.
-            engine: Told that the weights have changed.
             recorder: Records them.
+            weights: Entered with the weight version while an evaluation lasts.
             interval: Iterations between evaluations; None evaluates before and after the run only.
             last: The run's last iteration.
         """
         self._requests = [GroupRequest(i, task, 0) for i, task in enumerate(tasks)]
         self._collector = collector
         self._data_format = data_format
-        self._engine = engine
         self._recorder = recorder
+        self._weights = weights
         self._interval = interval
         self._last = last
 
@@ -55,8 +58,8 @@ class HeldOutEvaluation:
         """Evaluate now; iteration 0 is before training."""
         if not self._requests:
             return
-        self._engine.weights_changed(f"eval-{iteration}")
-        collected = self._collector.collect(self._requests)
+        with self._weights(f"eval-{iteration}"):
+            collected = self._collector.collect(self._requests)
         samples = [
             sample
             for group in collected.groups
@@ -64,3 +67,19 @@ class HeldOutEvaluation:
             for sample in slot
         ]
         self._recorder.evaluated(iteration, collected.groups, samples, collected.seconds)
+
+
+class EvaluationBefore(TrainerCallback):
+    """Evaluates before the first step, when the trainer holds the model as it trains it.
+
+    A sharded model is sharded only then, and gathered only then.
+    """
+
+    def __init__(self, evaluate: Callable[[int], None]) -> None:
+        """Take `HeldOutEvaluation.run`."""
+        self._evaluate = evaluate
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Evaluate iteration 0; a resumed run has done it."""
+        if state.global_step == 0:
+            self._evaluate(0)

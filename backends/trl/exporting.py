@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,10 @@ MODEL = "model"
 ADAPTER = "adapter"
 """Folder of a run that holds its final adapter, where it trained one."""
 
-_TRAINER_STATE = shutil.ignore_patterns("*.pt", "*.pth", "*.bin", "*_state.json")
+_TRAINER_STATE = shutil.ignore_patterns(
+    *("*.pt", "*.pth", "*.bin", "*_state.json"),
+    *("global_step*", "latest", "zero_to_*.py"),  # DeepSpeed's
+)
 
 
 def save_final(trainer: Any, model: ModelConfig, run: Path) -> Path:
@@ -38,13 +43,16 @@ def save_final(trainer: Any, model: ModelConfig, run: Path) -> Path:
         The folder of the whole weights. An adapter also stands beside it, in `adapter/`.
     """
     whole = run / MODEL
-    if model.peft is None:
-        trainer.save_model(str(whole))
-        return whole
-    adapter = run / ADAPTER
-    trainer.save_model(str(adapter))
+    trained = whole if model.peft is None else run / ADAPTER
+    partial = _partial(trained)
     if trainer.args.should_save:
-        merge_adapter(model, adapter, whole)
+        shutil.rmtree(partial, ignore_errors=True)
+    trainer.save_model(str(partial))
+    if trainer.args.should_save:
+        _put(partial, trained)
+        if model.peft is not None:
+            with _writing(whole) as folder:
+                merge_adapter(model, trained, folder)
     return whole
 
 
@@ -71,7 +79,7 @@ def merge_adapter(model: ModelConfig, adapter: Path, to: Path) -> None:
     Args:
         model: The base.
         adapter: The adapter's folder, which holds the tokenizer too.
-        to: What to write; replaced where it exists.
+        to: What to write.
 
     Raises:
         ConfigError: The base cannot be loaded, or is another one than the adapter's.
@@ -88,12 +96,8 @@ def merge_adapter(model: ModelConfig, adapter: Path, to: Path) -> None:
                 f"model.name_or_path: the adapter in {adapter} does not fit on "
                 f"{model.name_or_path!r} ({reason})"
             ) from error
-        partial = to.with_name(f"{to.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        merged.save_pretrained(partial)
-    AutoTokenizer.from_pretrained(adapter).save_pretrained(partial)
-    shutil.rmtree(to, ignore_errors=True)
-    os.replace(partial, to)
+        merged.save_pretrained(to)
+    AutoTokenizer.from_pretrained(adapter).save_pretrained(to)
 
 
 def export_run(run: Path, to: Path) -> Path:
@@ -115,8 +119,34 @@ def export_run(run: Path, to: Path) -> Path:
         raise RunFolderError(f"{run}: holds no weights yet (no model/, no complete checkpoint)")
     if to.exists():
         raise RunFolderError(f"{to}: exists already; choose another folder to export to")
-    if (source / ADAPTER_CONFIG).exists():
-        merge_adapter(load_config(run / CONFIG).model, source, to)
-    else:
-        shutil.copytree(source, to, ignore=_TRAINER_STATE)
+    with _writing(to) as folder:
+        if (source / ADAPTER_CONFIG).exists():
+            merge_adapter(load_config(run / CONFIG).model, source, folder)
+        else:
+            shutil.copytree(source, folder, ignore=_TRAINER_STATE)
     return to
+
+
+@contextmanager
+def _writing(to: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `to` when the block ends well, and else is removed.
+
+    One that a killed process has left behind is overwritten.
+    """
+    partial = _partial(to)
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        yield partial
+        _put(partial, to)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _partial(to: Path) -> Path:
+    return to.with_name(f".{to.name}.partial")
+
+
+def _put(folder: Path, to: Path) -> None:
+    """Put a folder in the place of another, or where there is none."""
+    shutil.rmtree(to, ignore_errors=True)
+    os.replace(folder, to)

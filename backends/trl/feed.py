@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from backends.trl.collecting import Collector
@@ -33,7 +34,7 @@ class RolloutFeed:
         data_format: DataFormatBridge,
         launch: Launch,
         *,
-        weights_changed: Callable[[str], None],
+        weights: Callable[[str], AbstractContextManager[None]],
         on_groups: OnGroups,
     ) -> None:
         """Make a feed.
@@ -43,7 +44,7 @@ class RolloutFeed:
             collector: Plays and scores them.
             data_format: Turns episodes into samples.
             launch: Which process this is.
-            weights_changed: Told the weight version before each collection.
+            weights: Entered with the weight version while a collection lasts.
             on_groups: Told what all processes collected, before it is trained on; the first
                 process only.
         """
@@ -51,7 +52,7 @@ class RolloutFeed:
         self._collector = collector
         self._data_format = data_format
         self._launch = launch
-        self._weights_changed = weights_changed
+        self._weights = weights
         self._on_groups = on_groups
         self.rows: list[Sample] = []
 
@@ -73,9 +74,9 @@ class RolloutFeed:
                 f"n_samples_per_prompt {n_samples}"
             )
         step = trainer.state.global_step
-        self._weights_changed(str(step))
         requests = self._buffer.draw(count * self._launch.processes)
-        collected = self._collector.collect(requests, refill=self._refill)
+        with self._weights(str(step)):
+            collected = self._collector.collect(requests, refill=self._refill)
         self.rows = self._rows(collected.own)
         if self._launch.first:
             others = collected.groups[len(collected.own) :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
@@ -15,18 +15,26 @@ from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import run_shape
 from backends.trl.collecting import Collector
-from backends.trl.evaluation import HeldOutEvaluation
+from backends.trl.evaluation import EvaluationBefore, HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
 from backends.trl.loggers import publish
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
+from backends.trl.vllm_engines import make_vllm
+from backends.trl.vllm_planning import uses_vllm
+from backends.trl.weights import SharedWeights, WeightKeeper
 from retrain.compose import make_buffer, make_tasks
+from retrain.engine.base import InferenceEngine
 from retrain.engine.transformers_engine import TransformersEngine
 from retrain.engine.transformers_loading import fit_engine
+from retrain.report.start import read_start
 from retrain.rollout.buffer import DataBuffer
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
 from retrain.types import Group, Task
+
+if TYPE_CHECKING:
+    from retrain.compose import ClosableEngine
 
 
 def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
@@ -41,15 +49,16 @@ def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
     """
     with ExitStack() as stack:
         loop = stack.enter_context(EventLoopThread())
-        engine = make_engine(session)
+        engine, weights = _generation(session, loop)
         stack.callback(engine.close)
-        evaluation = _evaluation(session, engine, loop)
+        evaluation = _evaluation(session, engine, weights, loop)
         buffer = make_buffer(session.config, tasks)
+        start = read_start(session.config.output_dir)
         if session.checkpoint is not None:
             buffer.load_state_dict(session.checkpoint.state["data"])
-        trainer = _trainer(session, engine, loop, buffer, evaluation)
-        if session.checkpoint is None:
-            evaluation.run(0)
+        elif start is not None:
+            buffer.load_state_dict(start.buffer)
+        trainer = _trainer(session, engine, weights, loop, buffer, evaluation)
         trainer.train(resume_from_checkpoint=session.resume_path)
         return trainer
 
@@ -64,8 +73,16 @@ def make_engine(session: Session) -> TransformersEngine:
     )
 
 
+def _generation(session: Session, loop: EventLoopThread) -> tuple[ClosableEngine, WeightKeeper]:
+    """Make what writes the turns, and what keeps its weights those of the trainer."""
+    if uses_vllm(session.plan.arguments):
+        return make_vllm(session, loop)
+    engine = make_engine(session)
+    return engine, SharedWeights(engine)
+
+
 def _evaluation(
-    session: Session, engine: TransformersEngine, loop: EventLoopThread
+    session: Session, engine: InferenceEngine, weights: WeightKeeper, loop: EventLoopThread
 ) -> HeldOutEvaluation:
     config, composition = session.config, session.composition
     section = config.evaluation
@@ -74,8 +91,8 @@ def _evaluation(
         tasks,
         Collector(composition.rollouts(engine, evaluation=True), loop, session.launch),
         composition.data_format,
-        engine,
         session.recorder,
+        weights=weights.current,
         interval=config.eval_interval,
         last=session.plan.sizes["iterations"],
     )
@@ -83,7 +100,8 @@ def _evaluation(
 
 def _trainer(
     session: Session,
-    engine: TransformersEngine,
+    engine: InferenceEngine,
+    weights: WeightKeeper,
     loop: EventLoopThread,
     buffer: DataBuffer,
     evaluation: HeldOutEvaluation,
@@ -102,9 +120,10 @@ def _trainer(
             Collector(session.composition.rollouts(engine), loop, session.launch),
             session.composition.data_format,
             session.launch,
-            weights_changed=engine.weights_changed,
+            weights=weights.current,
             on_groups=on_groups,
         ),
+        weights=weights,
         data_state=lambda: {"data": buffer.state_dict(), "shape": run_shape(session.plan)},
         truncated_importance=hyper.importance_correction == "tis",
         model=session.model,
@@ -120,7 +139,8 @@ def _trainer(
                 steps_per_iteration=steps,
                 evaluate=evaluation.after,
                 publish=lambda: publish(trainer, session.recorder.latest),
-            )
+            ),
+            EvaluationBefore(evaluation.run),
         ],
     )
     keep_in_float32(trainer.model, session.config.model.peft)

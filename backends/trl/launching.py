@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Problem
+from backends.trl.vllm_planning import uses_vllm
 from bridges import FailureAction
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
@@ -16,7 +17,9 @@ from retrain.launch import Launch
 _HYPER = "algorithm.hyperparameters"
 _WHOLE = (
     "the in-process engine generates with the trainer's own weights, and under {} each process "
-    "holds a part of them; launch without sharding (DDP or ZeRO-2)"
+    "holds a part of them; generate with vLLM, which has a copy of its own and gets the gathered "
+    "weights from TRL (trl_use_vllm: true, trl_vllm_mode: server), or launch without sharding (DDP "
+    "or ZeRO-2)"
 )
 _SHARDED = {"fsdp": "FSDP", "zero3": "DeepSpeed ZeRO-3"}
 
@@ -46,8 +49,9 @@ def launch_problems(config: RunConfig, options: Mapping[str, Any], launch: Launc
         launch: How this process was launched.
     """
     found: list[Problem] = []
-    sharding = launch.sharding or _option_sharding(options)
-    if sharding in _SHARDED and config.algorithm.name != "sft":
+    sharding = sharding_of(options, launch)
+    shared = config.algorithm.name != "sft" and not uses_vllm(options)
+    if sharding in _SHARDED and shared:
         found.append(Problem("", _WHOLE.format(_SHARDED[sharding])))
     failure = config.rollout.failure.model_dump()
     for name, action in failure.items():
@@ -58,7 +62,15 @@ def launch_problems(config: RunConfig, options: Mapping[str, Any], launch: Launc
     return found
 
 
-def _option_sharding(options: Mapping[str, Any]) -> str:
+def sharding_of(options: Mapping[str, Any], launch: Launch) -> str:
+    """What a run is cut up by: "fsdp", "zero" and its stage, or "" for nothing.
+
+    Args:
+        options: The trainer's arguments, or the `trl_X` options alone.
+        launch: How this process was launched; wins over the options.
+    """
+    if launch.sharding:
+        return launch.sharding
     if options.get("fsdp"):
         return "fsdp"
     deepspeed = options.get("deepspeed")

@@ -15,6 +15,7 @@ from backends.trl.advice import gibibytes, what_to_lower
 from backends.trl.memory import MemoryEstimate, Workload, estimate
 from backends.trl.outline import ModelOutline
 from backends.trl.sizes import BatchSizes
+from backends.trl.vllm_planning import uses_vllm, vllm_share
 from retrain.config import RunConfig
 from retrain.engine.transformers_loading import KV_BYTES, weight_type
 
@@ -39,7 +40,7 @@ def plan_workload(
     return Workload(
         rows=sizes.micro_batch,
         row_tokens=row_tokens(config, outline),
-        slots=0 if sft else min(config.rollout.concurrency, sizes.rows),
+        slots=0 if sft or uses_vllm(arguments) else min(config.rollout.concurrency, sizes.rows),
         slot_budget=device_bytes(cuda=cuda) // 4 if cuda else KV_BYTES,
         weight_type=weight_type(config.model),
         autocast=half,
@@ -64,12 +65,13 @@ def row_tokens(config: RunConfig, outline: ModelOutline) -> int:
     return min(bound for bound in bounds if isinstance(bound, int))
 
 
-def micro_batch_that_fits(outline: ModelOutline, work: Workload, global_batch_size: int) -> int:
+def micro_batch_that_fits(
+    outline: ModelOutline, work: Workload, global_batch_size: int, total: int
+) -> int:
     """The largest micro-batch up to the workload's own whose estimate fits; 1 where none does.
 
     What is learned does not depend on it: gradients are summed over the global batch.
     """
-    total = device_bytes(cuda=work.cuda)
     divisors = [n for n in range(work.rows, 0, -1) if global_batch_size % n == 0]
     return next((n for n in divisors if estimate(outline, replace(work, rows=n)).peak <= total), 1)
 
@@ -78,7 +80,7 @@ def memory_problems(
     estimated: MemoryEstimate, config: RunConfig, arguments: Mapping[str, Any]
 ) -> list[Problem]:
     """Warn where the estimate is more than the device has."""
-    total = device_bytes(cuda=not arguments["use_cpu"])
+    total = trainer_bytes(arguments)
     if estimated.peak <= total:
         return []
     parts = estimated.as_mapping()
@@ -92,6 +94,11 @@ def memory_problems(
             Severity.WARNING,
         )
     ]
+
+
+def trainer_bytes(arguments: Mapping[str, Any]) -> int:
+    """The device's memory without what colocated vLLM keeps of it."""
+    return int(device_bytes(cuda=not arguments["use_cpu"]) * (1 - vllm_share(arguments)))
 
 
 def device_bytes(*, cuda: bool) -> int:

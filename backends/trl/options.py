@@ -8,13 +8,15 @@ from typing import Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from backends.trl.vllm_planning import TAKEN
 from retrain.errors import ConfigError, nearest
 
 _OWNED = "retrain derives it; set {}"
 _DATA = "the order of tasks is the data buffer's"
 _LOGPROBS = "retrain gives the engine's logprobs; set importance_correction"
-_SAMPLES = "the in-process engine samples, and does not know it"
-_ENGINE = "only the in-process engine is there yet"
+_SAMPLES = "the engine samples what the loss is over, and does not know it"
+_ENGINE = "the in-process engine is faster than it; trl_use_vllm is the other one"
+_OF_VLLM = "retrain asks vLLM itself, turn by turn, and has no use for it"
 
 REFUSED: Mapping[str, str] = {
     "scale_rewards": "retrain computes the advantages; set algorithm.name",
@@ -48,7 +50,11 @@ REFUSED: Mapping[str, str] = {
     "auto_find_batch_size": "it would break groups; lower trl_per_device_train_batch_size",
     "disable_dropout": "dropout would make the trainer's logprobs differ from the engine's",
     "vllm_importance_sampling_correction": _LOGPROBS,
-    "use_vllm": _ENGINE,
+    "vllm_importance_sampling_mode": _LOGPROBS,
+    "vllm_importance_sampling_clip_max": _LOGPROBS,
+    "vllm_importance_sampling_clip_min": _LOGPROBS,
+    "vllm_importance_sampling_cap": _LOGPROBS,
+    "vllm_structured_outputs_regex": _SAMPLES,
     "repetition_penalty": _SAMPLES,
     "min_p": _SAMPLES,
     "generation_kwargs": _SAMPLES,
@@ -85,8 +91,8 @@ def check_options(options: Mapping[str, Any], config_class: type) -> dict[str, A
     wrong: list[str] = []
     for name, value in options.items():
         key = f"algorithm.hyperparameters.trl_{name}"
-        if name in REFUSED or name.startswith("vllm_"):
-            wrong.append(f"{key}: is refused: {REFUSED.get(name, _ENGINE)}")
+        if name in REFUSED or (name.startswith("vllm_") and name in names - TAKEN):
+            wrong.append(f"{key}: is refused: {REFUSED.get(name, _OF_VLLM)}")
         elif name not in names:
             wrong.append(
                 f"{key}: {config_class.__name__} has no option {name!r}; {nearest(name, names)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,26 @@ from backends.trl.adapters import adapter_problems
 from backends.trl.arguments import grpo_arguments, sft_arguments
 from backends.trl.launching import launch_problems, share_of
 from backends.trl.memory import estimate
-from backends.trl.memory_planning import memory_problems, micro_batch_that_fits, plan_workload
+from backends.trl.memory_planning import (
+    memory_problems,
+    micro_batch_that_fits,
+    plan_workload,
+    trainer_bytes,
+)
 from backends.trl.options import check_options
 from backends.trl.outline import ModelOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
+from backends.trl.vllm_planning import HINT, uses_vllm, vllm_arguments, vllm_problems
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
 from retrain.launch import Launch
 
 _HYPER = "algorithm.hyperparameters"
+_OTHER_ENGINE = (
+    "training on TRL generates with the weights that it trains: in its own process (transformers), "
+    f"or with vLLM; the other engines serve retrain rollout and retrain eval. {HINT}"
+)
 
 
 def make_plan(config: RunConfig) -> Plan:
@@ -39,7 +50,8 @@ def make_plan(config: RunConfig) -> Plan:
     derive = sft_arguments if sft else grpo_arguments
 
     def arguments_of(sizes: BatchSizes) -> dict[str, Any]:
-        return {**derive(config, sizes, iterations, cuda=cuda), **options}
+        derived = derive(config, sizes, iterations, cuda=cuda)
+        return {**derived, **vllm_arguments(config, options), **options}
 
     outline = read_outline(config.model)
     launch = Launch.of()
@@ -65,7 +77,8 @@ def make_plan(config: RunConfig) -> Plan:
             "processes": sizes.processes,
         },
         problems=(
-            *_refusals(config),
+            *_refusals(config, options),
+            *vllm_problems(config, options),
             *launch_problems(config, options, launch),
             *adapter_problems(config, outline),
             *_warnings(config, sft=sft),
@@ -95,7 +108,9 @@ def _fitting(
     config: RunConfig, outline: ModelOutline, arguments: dict[str, Any], sizes: BatchSizes
 ) -> BatchSizes:
     work = plan_workload(config, outline, arguments, sizes)
-    micro = micro_batch_that_fits(outline, work, sizes.global_batch_size // sizes.processes)
+    micro = micro_batch_that_fits(
+        outline, work, sizes.global_batch_size // sizes.processes, trainer_bytes(arguments)
+    )
     return replace(sizes, micro_batch=micro)
 
 
@@ -142,8 +157,10 @@ def _iterations(config: RunConfig, *, sft: bool) -> int:
     return math.ceil(hyper.num_epochs * len(make_tasks(config)) / per_iteration)
 
 
-def _refusals(config: RunConfig) -> list[Problem]:
+def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
     hyper = config.algorithm.hyperparameters
+    engine = config.rollout.engine
+    name = engine if isinstance(engine, str) else engine.get("name")
     refused = {
         "rendering.history": (
             config.rendering.history == "template",
@@ -151,9 +168,9 @@ def _refusals(config: RunConfig) -> list[Problem]:
             "row per episode; use keep",
         ),
         "rollout.engine": (
-            config.rollout.engine != "transformers" and config.algorithm.name != "sft",
-            "training on TRL generates in its own process, with the weights that it trains; the "
-            "other engines serve retrain rollout and retrain eval, so use transformers",
+            name not in ("transformers", "vllm" if uses_vllm(options) else "transformers")
+            and config.algorithm.name != "sft",
+            HINT if name == "vllm" else _OTHER_ENGINE,
         ),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ import torch
 from backends.base import Plan
 from backends.recorder import RunRecorder, SilentRecorder
 from backends.trl.adapters import require_same_adapter
-from backends.trl.checkpoints import Checkpoint, newest_checkpoint, require_same_shape
+from backends.trl.checkpoints import (
+    Checkpoint,
+    newest_checkpoint,
+    require_same_model,
+    require_same_shape,
+)
 from backends.trl.exporting import save_final, set_aside
 from backends.trl.failures import training_failure
 from backends.trl.grpo import train_grpo
@@ -53,7 +59,7 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     config = plan.config
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
-    _join(launch)
+    _join(launch, plan.arguments)
     composition = compose(config)
     tasks = make_tasks(config)
     tokenizer = load_tokenizer(config)
@@ -80,12 +86,14 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     return result
 
 
-def _join(launch: Launch) -> None:
+def _join(launch: Launch, arguments: Mapping[str, Any]) -> None:
     """Connect the processes, as the trainer itself will find them."""
     if launch.processes > 1:
         from accelerate import PartialState
 
-        PartialState(cpu=not torch.cuda.is_available())
+        given = arguments.get("ddp_timeout")
+        timeout = {} if given is None else {"timeout": timedelta(seconds=given)}
+        PartialState(cpu=not torch.cuda.is_available(), **timeout)
 
 
 def _demonstrations(
@@ -123,6 +131,7 @@ def _recording(plan: Plan, composition: Composition, *, resume: bool) -> Iterato
 def _checkpoint(plan: Plan) -> Checkpoint | None:
     checkpoint = newest_checkpoint(plan.config.output_dir / CHECKPOINTS)
     if checkpoint is not None:
+        require_same_model(plan.config, checkpoint)
         require_same_adapter(plan.config.model.peft, checkpoint.path)
         require_same_shape(plan, checkpoint)
     return checkpoint
@@ -135,7 +144,7 @@ def _train(session: Session, tasks: Sequence[Task], demonstrations: list[Sample]
         return train_grpo(session, tasks)
     except RetrainError:
         raise
-    except (RuntimeError, OSError, ValueError) as error:
+    except Exception as error:
         events = session.config.output_dir / EVENTS
         raise training_failure(error, session.plan, events) from error
 

@@ -37,10 +37,7 @@ class CheckpointedSFTTrainer(SFTTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            complete_checkpoint(
-                self.args.output_dir, self.state.global_step, {"shape": self._shape}
-            )
+        complete_checkpoint(self, {"shape": self._shape})
 
 
 def train_sft(session: Session, samples: Sequence[Sample]) -> Any:

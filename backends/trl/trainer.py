@@ -14,6 +14,7 @@ from trl import GRPOTrainer
 
 from backends.trl.checkpoints import complete_checkpoint
 from backends.trl.feed import RolloutFeed, raw_reward
+from backends.trl.weights import WeightKeeper
 from retrain.sample import Sample
 
 TIS_CLIP = 2.0
@@ -25,21 +26,28 @@ class BridgedGRPOTrainer(GRPOTrainer):
 
     Four methods are extended, each because TRL's own would change what is learned:
 
-    - `_generate_and_score_completions`: TRL subtracts the mean of rows that stand together; our
-      advantages go by explicit group. TRL takes the ratio as 1 where it thinks that the batch is
-      on-policy; we always give the engine's logprobs.
+    - `_generate_and_score_completions`: the weights' keeper syncs them. TRL subtracts the mean of
+      rows that stand together; our advantages go by explicit group. TRL takes the ratio as 1 where
+      it thinks that the batch is on-policy; we always give the engine's logprobs.
     - `_prepare_inputs`: the token mean runs over the tokens of one optimizer step.
     - `_compute_loss`: measures mean |train - rollout logprob| on the trained tokens.
     - `_save_checkpoint`: the position in the data is part of a checkpoint.
     """
 
     def __init__(
-        self, *, feed: RolloutFeed, data_state: Any, truncated_importance: bool, **trl: Any
+        self,
+        *,
+        feed: RolloutFeed,
+        weights: WeightKeeper,
+        data_state: Any,
+        truncated_importance: bool,
+        **trl: Any,
     ) -> None:
         """Make a trainer.
 
         Args:
             feed: Collects the rows.
+            weights: Brings the weights to the engine that writes them.
             data_state: Called at each checkpoint; gives the state to keep in it.
             truncated_importance: True recomputes the old logprobs with the trainer's weights and
                 weights each token by min(exp(trainer_old - engine), 2).
@@ -47,11 +55,14 @@ class BridgedGRPOTrainer(GRPOTrainer):
         """
         super().__init__(reward_funcs=raw_reward, rollout_func=feed, **trl)
         self._feed = feed
+        self._weights = weights
+        weights.attach(self)
         self._data_state = data_state
         self._truncated_importance = truncated_importance
         self._last_logps_BT: torch.Tensor | None = None
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._weights.sync()
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         rows = self._feed.rows
         if self.log_completions:
@@ -131,7 +142,9 @@ class BridgedGRPOTrainer(GRPOTrainer):
             gap_BT = (self._last_logps_BT - inputs["sampling_per_token_logps"]).abs()
             mask_BT = _trained_mask(inputs).bool()
             if mask_BT.any():
-                self._metrics["train"]["logprob_abs_diff"].append(gap_BT[mask_BT].mean().item())
+                gap = gap_BT[mask_BT].mean().item()
+                self._weights.measured(gap)
+                self._metrics["train"]["logprob_abs_diff"].append(gap)
         return loss
 
     def _is_on_policy(self) -> bool:
@@ -141,8 +154,7 @@ class BridgedGRPOTrainer(GRPOTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        if self.args.should_save:
-            complete_checkpoint(self.args.output_dir, self.state.global_step, self._data_state())
+        complete_checkpoint(self, self._data_state())
 
 
 def pad_rows(rows: Sequence[Sequence[float]], width: int) -> torch.Tensor:

@@ -107,12 +107,6 @@ def test_options_that_would_undo_ours_are_refused(config: Any, option: str) -> N
         plan(config(**{f"trl_{option}": 1}))
 
 
-@pytest.mark.parametrize("option", ["vllm_mode", "vllm_tensor_parallel_size"])
-def test_options_of_an_engine_that_is_not_used_are_refused(config: Any, option: str) -> None:
-    with pytest.raises(ConfigError, match=rf"trl_{option}: is refused: only the in-process"):
-        plan(config(**{f"trl_{option}": 1}))
-
-
 def test_options_that_trl_refuses_together_are_named(config: Any) -> None:
     with pytest.raises(ConfigError, match="TRL refuses these trl_ options: "):
         plan(config(trl_log_completions_hub_repo="me/table"))

@@ -87,6 +87,9 @@ class VLLMServer(LoopbackServer):
         body = await request.json()
         if unknown := {*body} - FIELDS:
             return JSONResponse({"error": {"message": f"unknown {unknown}"}}, status_code=400)
+        if not 0 <= body["temperature"] <= 2:
+            message = f"temperature must be in [0, 2], got {body['temperature']}"
+            return JSONResponse({"error": {"message": message}}, status_code=400)
         if body["model"] != self._name:
             message = f"The model `{body['model']}` does not exist."
             return JSONResponse({"error": {"message": message}}, status_code=404)
