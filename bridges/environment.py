@@ -207,9 +207,9 @@ class _Episode:
         generation = await self._generate(min(limits.turn_budget(room), self.params.max_tokens))
         if generation.finish_reason is FinishReason.ABORT:
             if generation.output_ids:
-                self._record(generation, self.bridge.renderer.parse(generation.output_ids))
+                self._record(generation, self._read(generation))
             return StopReason.ABORTED
-        action = self.bridge.renderer.parse(generation.output_ids)
+        action = self._read(generation)
         self._record(generation, action)
         if generation.finish_reason is FinishReason.LENGTH and len(generation.output_ids) >= room:
             return bound
@@ -255,6 +255,10 @@ class _Episode:
         if not written and generation.finish_reason is not FinishReason.ABORT:
             raise EngineFailure("generate: no token; the engine must return the stop token too")
         return generation
+
+    def _read(self, generation: Generation) -> Action:
+        action = self.bridge.renderer.parse(generation.output_ids)
+        return replace(action, truncated=generation.finish_reason is FinishReason.LENGTH)
 
     def _record(self, generation: Generation, action: Action) -> None:
         self.stream.extend(generation.output_ids)

@@ -117,12 +117,19 @@ class Action:
         tool_calls: The calls, in the order written.
         parse_error: Why a tool call could not be read; None when all could. Such an action is
             answered by a user message: templates raise on or drop a tool message without a call.
+        truncated: Whether a limit on length cut the turn, so that this is not all of it.
     """
 
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     parse_error: str | None = None
+    truncated: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether it is a whole turn without a tool call: an answer."""
+        return not self.tool_calls and self.parse_error is None and not self.truncated
 
 
 class StepResult(NamedTuple):

@@ -53,7 +53,6 @@ class CalculatorEnvironment(ToolEnvironment):
 
     async def score(self, action: Action) -> tuple[float, Mapping[str, Any]]:
         """1.0 where the final answer's last number is the label, else 0.0."""
-        unfinished = bool(action.tool_calls) or action.parse_error is not None
-        answer = None if unfinished else last_number(action.text)
+        answer = last_number(action.text) if action.final else None
         success = answer is not None and same_number(answer, self._label)
         return float(success), {"success": success, "answer": answer}

@@ -20,8 +20,9 @@ Score: TypeAlias = "float | tuple[float, Mapping[str, Any]]"
 class ToolEnvironment(Environment):
     """Runs the tool calls of an action and answers with one `tool` message each.
 
-    An action without a tool call ends the episode, and `score` rates it. Subclasses add `@tool`
-    methods and override `score`; `self.task` and `self.seed` are this episode's.
+    An action without a tool call ends the episode, and `score` rates it. One that the limit on a
+    turn's length cut before any call is no answer: it ends the episode as truncated. Subclasses add
+    `@tool` methods and override `score`; `self.task` and `self.seed` are this episode's.
 
     Args:
         tools: Tools besides the class's own `@tool` methods: functions, or their import paths.
@@ -77,7 +78,8 @@ class ToolEnvironment(Environment):
         self._turns += 1
         if action.parse_error is None and not action.tool_calls:
             reward, info = await self._rate(action)
-            return StepResult(Observation(), reward, terminated=True, info=info)
+            ended = {"truncated" if action.truncated else "terminated": True}
+            return StepResult(Observation(), reward, info=info, **ended)
         observation = Observation(await self._answer(action))
         if self.max_turns is None or self._turns < self.max_turns:
             return StepResult(observation)
@@ -88,8 +90,9 @@ class ToolEnvironment(Environment):
         """Rate the episode once, at its end; override it.
 
         Args:
-            action: The final answer. An action with `tool_calls` or a `parse_error` means that
-                `max_turns` cut the episode before there was one.
+            action: The final answer, where `action.final` is True. Otherwise the episode was cut
+                before there was one: by `max_turns` (the action has `tool_calls` or a
+                `parse_error`) or in mid-turn (it is `truncated`).
 
         Returns:
             The reward, or the reward and an info of JSON values; "success" in it becomes a metric.
