@@ -100,7 +100,7 @@ class RolloutBridge:
         refills = self.settings.policy.retries if refill is not None else 0
         while True:
             episodes = await _gather(
-                [self._episode(request, index) for index in range(self.settings.n_samples)]
+                [self.episode(request, index) for index in range(self.settings.n_samples)]
             )
             if refill is None or not refills or not any(map(self._wants_refill, episodes)):
                 break
@@ -112,11 +112,22 @@ class RolloutBridge:
         error = trajectory.error
         return error is not None and self.settings.policy.action(error) is FailureAction.REFILL
 
-    async def _episode(self, request: GroupRequest, sample_index: int) -> Trajectory:
+    async def episode(self, request: GroupRequest, sample_index: int) -> Trajectory:
+        """Play one member of a group, not yet scored, under the same policies and bounds.
+
+        Args:
+            request: The group.
+            sample_index: Which member, from 0 to G - 1.
+
+        Raises:
+            RetrainError: A failure whose policy is to raise.
+        """
         settings = self.settings
         seed = EpisodeSeed(
             settings.run_seed, settings.split, request.task.id, request.visit, sample_index
         )
+        if (running := asyncio.current_task()) is not None:
+            running.set_name(f"task {request.task.id!r}, sample {sample_index}")
         async with self._room:
             for attempt in range(settings.policy.retries + 1):
                 trajectory = await self._play(request, replace(seed, attempt=attempt))

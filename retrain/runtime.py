@@ -9,6 +9,8 @@ from concurrent.futures import CancelledError, Future, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
+from retrain.watchdog import LoopWatchdog, Tell, to_stderr
+
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 10.0
@@ -22,10 +24,17 @@ class EventLoopThread:
     break them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience: float = 10.0, tell: Tell = to_stderr) -> None:
+        """Start the thread.
+
+        Args:
+            patience: Seconds that one call may block the loop before a message says which it is.
+            tell: Takes the message.
+        """
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="retrain-loop", daemon=True)
         self._thread.start()
+        self._watchdog = LoopWatchdog(self._loop, self._thread, seconds=patience, tell=tell)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and give its result.
@@ -58,6 +67,7 @@ class EventLoopThread:
 
     def close(self) -> None:
         """Cancel what still runs and end the thread; calling it twice is harmless."""
+        self._watchdog.stop()
         if self._thread.is_alive():
             self._settle()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -83,8 +93,8 @@ class EventLoopThread:
             self._loop.close()
 
     def _settle(self) -> None:
-        """Cancel every task of the loop and wait for their clean-up."""
-        asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result(_CLOSE_SECONDS)
+        """Cancel every task of the loop and wait for their clean-up, but not for a blocked loop."""
+        wait([asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)], _CLOSE_SECONDS)
 
 
 async def _cancel_others() -> None:
