@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -77,21 +76,21 @@ def evaluate(
     task where info["success"] is above 0.5, or, where the environment reports none, by its reward.
     Failed episodes are counted and leave every mean.
     """
-    from retrain.cli.playing import checkpoint_weights, playable, require_same_vocabulary
+    from retrain.cli.playing import checkpoint_weights, playable, require_same_model
     from retrain.compose import compose, failure_policy, load_engine
     from retrain.config import load_config
 
     run = playable(load_config(config, overrides or ()))
     model_dir = None if checkpoint is None else checkpoint_weights(checkpoint)
     if model_dir is not None:
-        require_same_vocabulary(run, model_dir)
+        require_same_model(run, model_dir)
     chosen = _tasks(run)[:tasks]
     composition = compose(run, model_dir=model_dir)
     spec = engine_spec(run.rollout.engine, engine, engine_urls)
     loaded = load_engine(spec, composition, model_dir=model_dir)
     try:
         bridge = _bridge(composition, loaded, samples, temperature)
-        groups, seconds = _play(bridge, chosen)
+        groups, seconds = _play(bridge, chosen, run.title, quiet=as_json)
     finally:
         loaded.close()
     _report(run, bridge, groups, seconds, threshold, as_json=as_json)
@@ -128,12 +127,17 @@ def _bridge(
     return bridge.with_settings(changed)
 
 
-def _play(bridge: RolloutBridge, tasks: Sequence[Task]) -> tuple[list[Group], float]:
+def _play(
+    bridge: RolloutBridge, tasks: Sequence[Task], title: str, *, quiet: bool
+) -> tuple[list[Group], float]:
+    from retrain.cli.eval_progress import collect_shown, make_eval_progress
     from retrain.rollout.request import GroupRequest
+    from retrain.runtime import EventLoopThread
 
     requests = [GroupRequest(index, task, 0) for index, task in enumerate(tasks)]
     began = time.perf_counter()
-    groups = asyncio.run(bridge.collect(requests))
+    with make_eval_progress(len(tasks), title, quiet=quiet) as shown, EventLoopThread() as loop:
+        groups = loop.run(collect_shown(bridge, requests, shown))
     return groups, time.perf_counter() - began
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,51 +56,42 @@ def checkpoint_weights(folder: Path) -> Path:
     )
 
 
-def require_same_vocabulary(config: RunConfig, weights: Path) -> None:
-    """Refuse weights that read other token ids than the configuration's model.
+def require_same_model(config: RunConfig, weights: Path) -> None:
+    """Refuse weights of another model than the configuration's.
 
     Where the configuration's model is not on this machine, the two cannot be compared, and a
     message says so.
 
     Raises:
-        ConfigError: The tokenizers differ, or the weights know fewer ids than their tokenizer.
+        ConfigError: Architectures, sizes or tokenizers differ, or the weights know fewer ids than
+            their tokenizer.
     """
-    from retrain.model_files import load_tokenizer
+    from retrain.model_files import model_structure, structure_difference, vocabulary_difference
 
-    theirs: dict[str, int] = load_tokenizer(config, weights).get_vocab()
-    known = _known_ids(weights)
-    if known is not None and max(theirs.values()) >= known:
-        raise ConfigError(
-            f"--checkpoint {weights}: the weights know {known} token ids, and the tokenizer beside "
-            f"them writes ids up to {max(theirs.values())}; they do not belong together"
-        )
+    theirs = _own_structure(config, weights)
     try:
-        ours: dict[str, int] = load_tokenizer(config).get_vocab()
+        difference = vocabulary_difference(config, weights)
+        difference = difference or structure_difference(theirs, model_structure(config))
     except ConfigError as error:
-        say(f"warning: the checkpoint's vocabulary is not compared with the model's: {error}")
+        say(f"warning: the checkpoint is not compared with the configuration's model: {error}")
         return
-    if theirs != ours:
+    if difference:
         raise ConfigError(
             f"--checkpoint {weights}: is of another model than model.name_or_path "
-            f"({config.model.name_or_path}): {_difference(theirs, ours)}; name a checkpoint of "
-            "this configuration, or --set model.name_or_path"
+            f"({config.model.name_or_path}): {difference}; name a checkpoint of this "
+            f"configuration, or --set model.name_or_path={weights}"
         )
 
 
-def _known_ids(weights: Path) -> int | None:
-    """How many ids the weights have embeddings for, where their configuration says so."""
-    try:
-        config: Any = json.loads((weights / "config.json").read_text(encoding="utf-8"))
-        size = config.get("text_config", config).get("vocab_size")
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(f"--checkpoint {weights}: config.json cannot be read ({error})") from None
-    return size if isinstance(size, int) else None
+def _own_structure(config: RunConfig, weights: Path) -> dict[str, Any]:
+    """What some weights are, once they are known to belong to the tokenizer beside them."""
+    from retrain.model_files import load_tokenizer, model_structure
 
-
-def _difference(theirs: dict[str, int], ours: dict[str, int]) -> str:
-    if len(theirs) != len(ours):
-        return f"its vocabulary has {len(theirs)} tokens, the model's {len(ours)}"
-    token = next(token for token in theirs if theirs[token] != ours.get(token))
-    where = ours.get(token)
-    there = "is not in the model's" if where is None else f"has id {where} in the model's"
-    return f"token {token!r} has id {theirs[token]} in its vocabulary and {there}"
+    highest = max(load_tokenizer(config, weights).get_vocab().values())
+    theirs = model_structure(config, weights)
+    if theirs.get("vocab_size", highest + 1) <= highest:
+        raise ConfigError(
+            f"--checkpoint {weights}: the weights know {theirs['vocab_size']} token ids, and the "
+            f"tokenizer beside them writes ids up to {highest}; they do not belong together"
+        )
+    return theirs

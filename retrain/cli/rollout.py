@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Sequence
@@ -54,13 +53,15 @@ def rollout(
     The tasks are the first ones that training would draw. A configuration with stages plays its
     last stage with `model:`, or with the weights of --checkpoint.
     """
-    from retrain.cli.playing import checkpoint_weights, playable
+    from retrain.cli.playing import checkpoint_weights, playable, require_same_model
     from retrain.compose import compose, failure_policy, load_engine, make_buffer, make_tasks
     from retrain.config import load_config
 
     run = playable(load_config(config, overrides or ()))
     run = run if seed is None else run.model_copy(update={"seed": seed})
     model_dir = None if checkpoint is None else checkpoint_weights(checkpoint)
+    if model_dir is not None:
+        require_same_model(run, model_dir)
     requests = make_buffer(run, make_tasks(run)).draw(tasks)
     composition = compose(run, model_dir=model_dir)
     spec = engine_spec(run.rollout.engine, engine, engine_urls)
@@ -89,10 +90,13 @@ def _play(
     samples: int,
 ) -> tuple[list[Group], float]:
     """Play groups, failed episodes included, whatever the policy of training is."""
+    from retrain.runtime import EventLoopThread
+
     bridge = composition.rollouts(engine)
     settings = bridge.settings
     policy = replace(settings.policy, actions={}, max_failure_rate=1.0)
     shown = bridge.with_settings(replace(settings, n_samples=samples, policy=policy))
     began = time.perf_counter()
-    groups = asyncio.run(shown.collect(requests))
+    with EventLoopThread() as loop:
+        groups = loop.run(shown.collect(requests))
     return groups, time.perf_counter() - began

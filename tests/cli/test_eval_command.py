@@ -160,7 +160,7 @@ def test_a_model_that_is_not_here_is_not_compared_and_that_is_said(workspace: Wo
     workspace.config["model"]["name_or_path"] = "./nowhere"
     result = workspace.run("eval", "--checkpoint", "other", "-n", "1")
     assert result.exit_code == 0
-    assert result.stderr.startswith("warning: the checkpoint's vocabulary is not compared")
+    assert result.stderr.startswith("warning: the checkpoint is not compared with")
 
 
 @pytest.mark.parametrize(
@@ -218,3 +218,66 @@ def test_on_a_terminal_the_worst_tasks_are_listed(workspace: Workspace) -> None:
     assert process.returncode == 0
     assert len(re.findall(r"\bt\d+\r\n", text)) == 20
     assert "and 5 tasks that did better" in text
+
+
+def on_a_terminal(workspace: Workspace, *options: str, term: str = "xterm") -> tuple[str, str]:
+    """What `retrain eval` writes to its output and to standard error, which is a terminal."""
+    ours, theirs = pty.openpty()
+    folder = str(Path(__file__).parent)
+    environment = {**os.environ, "TERM": term, "COLUMNS": "100", "PYTHONPATH": folder}
+    with subprocess.Popen(
+        [sys.executable, "-m", "retrain", "eval", "c.yaml", *options],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=workspace.folder,
+        env=environment,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                shown += chunk
+        except OSError:  # Linux says so when the other side has closed
+            pass
+        assert process.stdout is not None
+        output = process.stdout.read().decode()
+    os.close(ours)
+    assert process.returncode == 0, shown.decode()
+    return output, shown.decode()
+
+
+def test_on_a_terminal_the_tasks_done_are_counted(workspace: Workspace) -> None:
+    workspace.config["environment"]["type"] = "cli_environments:Silent"
+    hold_out(workspace)
+    workspace.save()
+    output, shown = on_a_terminal(workspace)
+    assert "3/3" in shown and "reward +0.500" in shown
+    assert "3/3" not in output and output.startswith("tiny: ")
+    _, quiet = on_a_terminal(workspace, "--json")
+    assert quiet == ""
+    _, dumb = on_a_terminal(workspace, term="dumb")
+    assert dumb == ""
+
+
+def test_a_checkpoint_of_another_size_is_named(workspace: Workspace) -> None:
+    model = copied(workspace)
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**settings, "hidden_size": 64}))
+    ours = workspace.config["model"]["name_or_path"]
+    for command in ("eval", "rollout"):
+        result = workspace.run(command, "--checkpoint", "other")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"error: --checkpoint {model}: is of another model than" in result.stderr
+        assert f"({ours}): its hidden_size is 64, the model's {settings['hidden_size']}" in (
+            result.stderr
+        )
+
+
+def test_a_checkpoint_of_another_architecture_is_named(workspace: Workspace) -> None:
+    model = copied(workspace)
+    settings = json.loads((model / "config.json").read_text())
+    changed = {**settings, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    (model / "config.json").write_text(json.dumps(changed))
+    result = workspace.run("eval", "--checkpoint", "other")
+    assert result.exit_code == 2
+    assert f"its model_type is llama, the model's {settings['model_type']}" in result.stderr

@@ -94,3 +94,26 @@ def test_a_run_without_weights_yet_is_named(workspace: Workspace) -> None:
     result = export("run", "to")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "run: holds no weights yet" in result.stderr
+
+
+def test_an_export_that_fails_leaves_nothing(workspace: Workspace) -> None:
+    assert workspace.run("train").exit_code == 0
+    gone = workspace.output / "model" / "extra.json"
+    gone.symlink_to("nowhere")
+    result = export("run", "out/exported")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error: out/exported: cannot be written: " in result.stderr
+    assert list((workspace.folder / "out").iterdir()) == []
+    gone.unlink()
+    assert export("run", "out/exported").exit_code == 0
+    assert [path.name for path in (workspace.folder / "out").iterdir()] == ["exported"]
+
+
+def test_what_a_killed_export_left_behind_is_overwritten(workspace: Workspace) -> None:
+    assert workspace.run("train").exit_code == 0
+    left = workspace.folder / ".exported.partial"
+    left.mkdir()
+    (left / "half.safetensors").write_bytes(b"half")
+    assert export("run", "exported").exit_code == 0
+    assert not left.exists()
+    assert not (workspace.folder / "exported" / "half.safetensors").exists()

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,3 +160,15 @@ def test_ctrl_c_ends_a_rollout_without_a_traceback(workspace: Workspace) -> None
     finally:
         process.kill()
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+def test_a_checkpoint_with_another_vocabulary_is_named(workspace: Workspace) -> None:
+    model = workspace.folder / "other"
+    shutil.copytree(workspace.config["model"]["name_or_path"], model)
+    settings = json.loads((model / "tokenizer.json").read_text())
+    vocabulary = settings["model"]["vocab"]
+    vocabulary["7"], vocabulary["8"] = vocabulary["8"], vocabulary["7"]
+    (model / "tokenizer.json").write_text(json.dumps(settings))
+    result = workspace.run("rollout", "-n", "1", "--checkpoint", "other")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"error: --checkpoint {model}: is of another model than" in result.stderr

@@ -1,9 +1,24 @@
-"""A run that a test kills: `python killable_run.py CONFIG [--resume]`."""
+"""A run that a test kills: `python killable_run.py CONFIG [--resume] [--pids FOLDER]`."""
 
-import sys
+import argparse
+import os
+from pathlib import Path
 
 from retrain.config import load_config
+from retrain.launch import Launch
 from retrain.training import train
 
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("config")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--pids", type=Path, help="where each rank leaves its process id")
+    given = parser.parse_args()
+    if given.pids is not None:
+        (given.pids / str(Launch.of().rank)).write_text(str(os.getpid()))
+    train(load_config(given.config), resume=given.resume)
+
+
 if __name__ == "__main__":
-    train(load_config(sys.argv[1]), resume="--resume" in sys.argv)
+    main()

@@ -185,7 +185,11 @@ def test_imitation_with_adapters_hands_whole_weights_to_the_next_stage(
             "model": {"peft": {"lora_dropout": 0.1}},
             "algorithm": {"name": "sft", "hyperparameters": imitation},
         },
-        {"name": "explore", "algorithm": {"hyperparameters": {"kl_coef": 0.1}}},
+        {
+            "name": "explore",
+            "environment": {"type": "noisy_environment:Noisy"},
+            "algorithm": {"hyperparameters": {"kl_coef": 0.1}},
+        },
     ]
     result = train(RunConfig.model_validate(base))
     imitated = result.run_dir.parent / "imitate"

@@ -40,10 +40,10 @@ def start(config: Path, *flags: str) -> subprocess.Popen[bytes]:
     )
 
 
-def visits(run: Path) -> list[tuple[str, int]]:
+def visits(run: Path, iterations: int = ITERATIONS) -> list[tuple[str, int]]:
     """Each (task, visit) of the lineage that stands, in the order trained."""
     found = []
-    for iteration in range(1, ITERATIONS + 1):
+    for iteration in range(1, iterations + 1):
         samples = list(read_samples(run / "samples" / f"{iteration}.jsonl"))
         groups = {s.group_index: s.metadata["retrain"]["trajectory"] for s in samples}
         assert Counter(s.group_index for s in samples) == dict.fromkeys(groups, 4)
