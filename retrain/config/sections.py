@@ -193,8 +193,14 @@ class EvaluationConfig(Section):
 class SlimeLaptopConfig(Section):
     """Checkouts that let slime run without a GPU; other backends ignore it."""
 
-    slime: str = Field(min_length=1, description="slime's checkout")
-    megatron: str = Field(min_length=1, description="Megatron-LM's checkout")
+    slime: str | None = Field(
+        default=None, min_length=1, description="slime's checkout; null: $RETRAIN_SLIME"
+    )
+    megatron: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Megatron-LM's checkout, with slime's patches; null: $RETRAIN_MEGATRON",
+    )
 
 
 class ClusterConfig(Section):

@@ -204,7 +204,7 @@ def test_sizes_that_do_not_divide_are_shown_with_the_arithmetic(write: Write) ->
         ("evaluation: {interval: 3}", "evaluation.prompt_source: is missing; it is required"),
         ("experiment_name: a/b", "experiment_name: expected text that matches"),
         ("seed: -1", "seed: expected at least 0, got -1"),
-        ("slime_laptop: {slime: x}", "slime_laptop.megatron: is missing"),
+        ("slime_laptop: {slim: x}", "slime_laptop.slim: "),
         ("stages: [{name: a}, {name: a}]", "stages[1].name: 'a' stands twice"),
         ("stages: [{name: a, output_dir: x}]", "stages[0].output_dir: cannot stand in a stage"),
         ("stages: {name: a}", "stages: expected a list, got a mapping"),
