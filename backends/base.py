@@ -55,6 +55,8 @@ class Plan:
         sizes: Derived sizes, by name.
         problems: What cannot be honoured, and warnings.
         memory: Estimated bytes by what they hold, and `peak`; empty where nobody can tell.
+        command: The command line, to be shown: credentials are redacted; empty for a framework that
+            is called in this process.
     """
 
     backend: str
@@ -64,6 +66,7 @@ class Plan:
     sizes: Mapping[str, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
 
     @property
     def errors(self) -> tuple[Problem, ...]:

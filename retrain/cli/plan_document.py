@@ -32,6 +32,7 @@ def _stage(found: Inspection) -> dict[str, Any]:
         "backend": plan.backend,
         "entry": plan.entry,
         "arguments": redact(plan.arguments),
+        "command": list(plan.command),
         "config": redact(plan.config.model_dump(mode="json")),
         "sizes": dict(plan.sizes),
         "arithmetic": explained_sizes(plan),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ def print_inspection(found: Inspection, console: Console) -> None:
     _heading(f"== {name} ==", console)
     _section("configuration, resolved", _configuration(plan), console)
     _section(f"what {plan.backend} receives: {plan.entry}", _arguments(plan), console)
+    if plan.command:
+        _section("its command line", _command(plan), console)
     _section("sizes", _aligned(explained_sizes(plan)), console)
     if plan.memory:
         _section("memory, estimated (not all parts at once)", _memory(plan), console)
@@ -58,6 +61,16 @@ def _arguments(plan: Plan) -> Iterator[str]:
 
     arguments = redact(plan.arguments)
     return _aligned({name: json.dumps(arguments[name]) for name in sorted(arguments)})
+
+
+def _command(plan: Plan) -> list[str]:
+    """The command, to copy: an option a line."""
+    words = [shlex.quote(word) for word in plan.command]
+    begins = [i for i, word in enumerate(words) if word.startswith("--")]
+    ends = [*begins[1:], len(words)]
+    options = [" ".join(words[i:j]) for i, j in zip(begins, ends, strict=True)]
+    program = " ".join(words[: begins[0] if begins else len(words)])
+    return " \\\n  ".join([program, *options]).splitlines()
 
 
 def _memory(plan: Plan) -> Iterator[str]:

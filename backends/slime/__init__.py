@@ -1,0 +1,1 @@
+"""The slime backend: Megatron, SGLang and Ray."""
