@@ -40,6 +40,7 @@ if TYPE_CHECKING:
             ...
 
     from retrain.rendering import DeltaRenderer
+    from retrain.report.start import Start
     from retrain.rollout.buffer import DataBuffer
     from retrain.sample import Sample
     from retrain.types import Task, Trajectory
@@ -109,6 +110,18 @@ def load_backend(name: str) -> Backend:
     from backends.registry import BACKENDS
 
     return BACKENDS.get(name)()
+
+
+def find_start(run: Path) -> Start:
+    """The newest checkpoint of a run, for another run to go on from.
+
+    Raises:
+        RunFolderError: There is none.
+        ConfigError: It cannot be gone on from.
+    """
+    from backends.starts import find_start as find
+
+    return find(run)
 
 
 def check_backends() -> dict[str, list[Problem]]:

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retrain.compose import check_inputs, load_backend
+from retrain.compose import check_inputs, find_start, load_backend
 from retrain.config import ModelConfig, RunConfig, dump_config
-from retrain.errors import DataError, MissingDependency
+from retrain.errors import ConfigError, DataError, MissingDependency
 from retrain.launch import Launch
 from retrain.report.curve import plot_curve
 from retrain.report.progress import make_progress
 from retrain.report.result import RunResult, read_result, write_result
 from retrain.report.run_folder import CONFIG, CURVE, RunFolder
+from retrain.report.start import START, Start, read_start, write_start
 
 if TYPE_CHECKING:
     from backends.base import Plan
@@ -48,12 +49,17 @@ def plan_run(config: RunConfig) -> tuple[StagePlan, ...]:
     )
 
 
-def train(config: RunConfig, *, resume: bool = False) -> RunResult:
+def train(
+    config: RunConfig, *, resume: bool = False, continue_from: Path | None = None
+) -> RunResult:
     """Train a run: its stages in order, each from the weights of the one before.
 
     Args:
         config: The configuration.
         resume: Go on with the run that the output folder holds.
+        continue_from: Begin with the weights and the place in the data of another run's newest
+            checkpoint, whichever backend trained it. Stages before the one of the other run's
+            name are left out.
 
     Returns:
         What the last stage left.
@@ -61,26 +67,43 @@ def train(config: RunConfig, *, resume: bool = False) -> RunResult:
     Raises:
         RetrainError: Bad input, or a run that failed; the message says which.
     """
-    stages = plan_run(config)
+    start = None if continue_from is None else find_start(continue_from)
+    stages = _from_stage(plan_run(config), start)
     for stage in stages:
         stage.plan.require_runnable()
     for stage in stages:
         check_inputs(stage.plan.config)
     if not config.stages:
-        return _train_stage(stages[0], None, resume=resume)
+        return _train_stage(stages[0], None, resume=resume, start=start)
     with ExitStack() as stack:
         if Launch.of().first:
             root = RunFolder.create(config.output_dir, resume=resume, parts=())
             stack.enter_context(root).write_text(CONFIG, dump_config(config))
-        return _train_stages(stages, config.output_dir, resume=resume)
+        return _train_stages(stages, config.output_dir, resume=resume, start=start)
 
 
-def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) -> RunResult:
+def _from_stage(stages: tuple[StagePlan, ...], start: Start | None) -> tuple[StagePlan, ...]:
+    """The stages from the one that another run's stage has reached."""
+    if start is None or not stages[0].name:
+        return stages
+    names = [stage.name for stage in stages]
+    if start.run.name not in names:
+        raise ConfigError(
+            f"stages: none is named {start.run.name!r}, like the run to continue from; name one "
+            f"of RUN/stages/: {', '.join(names)}"
+        )
+    return stages[names.index(start.run.name) :]
+
+
+def _train_stages(
+    stages: tuple[StagePlan, ...], root: Path, *, resume: bool, start: Start | None
+) -> RunResult:
     result: RunResult | None = None
     for stage in stages:
         begun = resume and (stage.plan.config.output_dir / CONFIG).exists()
         model_dir = None if result is None else result.model_dir
-        result = _train_stage(stage, model_dir, resume=begun)
+        result = _train_stage(stage, model_dir, resume=begun, start=start)
+        start = None
         curve = result.run_dir / CURVE
         if curve.exists() and Launch.of().first:
             shutil.copyfile(curve, root / CURVE)
@@ -90,7 +113,9 @@ def _train_stages(stages: tuple[StagePlan, ...], root: Path, *, resume: bool) ->
     return result
 
 
-def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> RunResult:
+def _train_stage(
+    stage: StagePlan, model_dir: Path | None, *, resume: bool, start: Start | None
+) -> RunResult:
     config = stage.plan.config
     finished = read_result(config.output_dir) if resume else None
     if finished is not None and finished.iterations >= stage.plan.sizes["iterations"]:
@@ -101,14 +126,30 @@ def _train_stage(stage: StagePlan, model_dir: Path | None, *, resume: bool) -> R
         return finished
     backend = load_backend(config.algorithm.backend)
     plan = stage.plan
+    begins = read_start(config.output_dir) if resume else start
+    if begins is not None:
+        model_dir = begins.model_dir
     if model_dir is not None:
         plan = backend.plan(starting_from(config, model_dir))
+    if not resume and Launch.of().first:
+        _put_start(config.output_dir, start)
     result = backend.train(plan, resume=resume)
     if Launch.of().first:
         _draw(result.run_dir)
         if not result.interrupted:
             write_result(result)
     return result
+
+
+def _put_start(run_dir: Path, start: Start | None) -> None:
+    """Put the start into the folder of a new run, where every backend reads it."""
+    if start is None:
+        if not (run_dir / CONFIG).exists():
+            (run_dir / START).unlink(missing_ok=True)  # of an attempt that never began
+        return
+    with RunFolder.create(run_dir, resume=False) as folder:
+        write_start(folder.path, start)
+    make_progress().note(str(start))
 
 
 def _draw(run_dir: Path) -> None:

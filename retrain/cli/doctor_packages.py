@@ -8,7 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-_SLIME = "pip install git+https://github.com/THUDM/slime.git"
+from retrain.packages import package_folders
+
+_SLIME = "git clone https://github.com/THUDM/slime && pip install --no-deps -e ./slime"
 
 INSTALL = {
     "torch": "pip install 'retrain[engine]'",
@@ -23,7 +25,7 @@ INSTALL = {
     "slime": _SLIME,
     "sglang": "pip install sglang",
     "vllm": "pip install vllm",
-    "ray": "pip install ray",
+    "ray": "pip install 'retrain[slime]'",
 }
 """Name of the distribution and of the module -> the command that installs it."""
 
@@ -99,13 +101,7 @@ def find_features(packages: tuple[Package, ...]) -> tuple[Feature, ...]:
 
 def module_folder(name: str) -> Path | None:
     """The folder that `import name` would read a top-level package from; nothing is imported."""
-    try:
-        spec = find_spec(name)
-    except ValueError:  # a module without a spec, such as one that a test has put there
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations)))
+    return next(iter(package_folders(name)), None)
 
 
 def _find(name: str) -> Package:

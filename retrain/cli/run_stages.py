@@ -31,3 +31,19 @@ def last_finished_stage(run: Path) -> Path | None:
     raise RunFolderError(
         f"{run}: no stage is finished yet; name one that has a checkpoint: {', '.join(begun)}"
     )
+
+
+def run_or_stage(run: Path) -> Path:
+    """A run's own folder, or, of a run with stages, that of the last stage that has begun.
+
+    Raises:
+        ConfigError: The run's config.yaml cannot be read.
+    """
+    from retrain.config import load_config
+    from retrain.report.run_folder import CONFIG
+
+    if not (run / STAGES).is_dir() or not (run / CONFIG).is_file():
+        return run
+    folders = [run / STAGES / stage.name for stage in load_config(run / CONFIG).stages]
+    begun = [folder for folder in folders if (folder / CONFIG).is_file()]
+    return begun[-1] if begun else run

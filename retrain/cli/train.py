@@ -11,6 +11,8 @@ import typer
 
 from retrain.cli.exits import ExitCode, say
 from retrain.cli.options import Backend, ConfigFile, Overrides
+from retrain.cli.run_stages import run_or_stage
+from retrain.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +25,8 @@ EXAMPLE = """\b
 Examples:
   retrain train examples/calculator/config.yaml
   retrain train config.yaml --set seed=7 --set output_dir=runs/seed7
-  retrain train config.yaml --resume"""
+  retrain train config.yaml --resume
+  retrain train config.yaml --backend slime --continue-from runs/trl --set output_dir=runs/slime"""
 
 
 def train(
@@ -33,6 +36,16 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run that output_dir holds.")
     ] = False,
+    continue_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--continue-from",
+            metavar="RUN",
+            help="Begin with the weights and the place in the data of another run's newest "
+            "checkpoint, of any backend; the optimizer begins again.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Train a model.
 
@@ -46,7 +59,16 @@ def train(
     from retrain.training import train as train_run
 
     run = load_config(config, overrides or (), backend)
-    result = train_run(run, resume=resume)
+    if resume and continue_from is not None:
+        raise ConfigError(
+            "--continue-from begins a new run and --resume goes on with one; a run that was begun "
+            "with --continue-from is resumed with --resume alone"
+        )
+    result = train_run(
+        run,
+        resume=resume,
+        continue_from=None if continue_from is None else run_or_stage(continue_from),
+    )
     if not Launch.of().first:
         return
     _report(run, result, Console())

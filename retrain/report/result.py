@@ -36,11 +36,16 @@ class RunResult:
 def write_result(result: RunResult) -> None:
     """Mark a run as finished."""
     row = {
-        "model": str(result.model_dir.relative_to(result.run_dir)),
+        "model": _inside(result.model_dir, result.run_dir),
         "iterations": result.iterations,
         "metrics": dict(result.metrics),
     }
     replace_bytes(result.run_dir / RESULT, (json.dumps(row, indent=2) + "\n").encode())
+
+
+def _inside(folder: Path, run_dir: Path) -> str:
+    """A path that still leads there when the run folder is moved, where it lies inside."""
+    return str(folder.relative_to(run_dir) if folder.is_relative_to(run_dir) else folder)
 
 
 def read_result(run_dir: Path) -> RunResult | None:

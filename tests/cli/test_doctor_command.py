@@ -104,7 +104,7 @@ def test_the_pypi_package_called_slime_is_told_apart(
     (found,) = (p for p in find_packages({}) if p.name == "slime")
     assert found.version is None
     assert "slime 0.1.2 is another package of that name" in found.note
-    assert found.install.startswith("pip uninstall --yes slime && pip install git+https://")
+    assert found.install.startswith("pip uninstall --yes slime && git clone https://")
 
 
 @pytest.mark.parametrize("installed", [True, False])
