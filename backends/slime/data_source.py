@@ -1,0 +1,176 @@
+"""`DataSource`: slime's data source over our `DataBuffer`, with a snapshot for every rollout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backends.slime.context import context_of
+from backends.slime.drawing import REQUEST, group_samples
+from backends.slime.filters import take_oldest
+from backends.slime.framework import framework
+from retrain.compose import make_buffer
+from retrain.errors import ConfigError, DataError
+from retrain.report.atomic import replace_bytes
+from retrain.report.run_folder import STATE
+from retrain.report.start import read_start
+from retrain.rollout.request import GroupRequest
+
+_KEPT = 64
+"""Most snapshots that wait to be saved; slime saves a rollout before the next but one ends."""
+
+
+class DataSource:
+    """Gives slime groups of samples in our order of tasks, and remembers where it stood.
+
+    `train_async.py` begins rollout N + 1 before it saves rollout N. So the state is taken at the
+    end of every rollout (`snapshot`), and `save` writes the one that it is asked for.
+    """
+
+    def __init__(self, args: Any) -> None:
+        """Make a source over the configured tasks.
+
+        Args:
+            args: Slime's arguments.
+
+        Raises:
+            ConfigError: There is no configuration, or it cannot be used.
+            DataError: The prompt source is wrong.
+        """
+        self._args = args
+        self._context = context_of(args)
+        self._context.data_source = self
+        self._begin()
+
+    def __len__(self) -> int:
+        """How many tasks one epoch has."""
+        return len(self._context.tasks)
+
+    def get_samples(self, num_samples: int) -> list[list[Any]]:
+        """Give groups of fresh samples; groups that were given back come first.
+
+        Args:
+            num_samples: How many groups.
+        """
+        groups = self._take_back(num_samples)
+        requests = self._buffer.draw(max(num_samples - len(groups), 0))
+        return groups + [group_samples(request, self._group_size()) for request in requests]
+
+    def add_samples(self, samples: list[list[Any]]) -> None:
+        """Take groups back that were not finished.
+
+        Args:
+            samples: Groups of exactly `n_samples_per_prompt` samples.
+
+        Raises:
+            ValueError: A group has another size.
+        """
+        for group in samples:
+            if len(group) != self._group_size():
+                raise ValueError(
+                    f"a group of {len(group)} samples was given back; groups have "
+                    f"{self._group_size()}"
+                )
+        self._returned += samples
+
+    def snapshot(self, rollout_id: int) -> None:
+        """Remember the state at the end of a rollout."""
+        self._snapshots[rollout_id] = self._state()
+        for old in sorted(self._snapshots)[:-_KEPT]:
+            del self._snapshots[old]
+
+    def save(self, rollout_id: int) -> None:
+        """Write the state at the end of a rollout to `state/data-ROLLOUT.json`.
+
+        Raises:
+            DataError: That rollout has not ended in this process.
+            ConfigError: There is no run folder.
+        """
+        state = self._snapshots.get(rollout_id)
+        if state is None:
+            raise DataError(
+                f"data state of rollout {rollout_id}: that rollout has not ended here; slime must "
+                "run with --rollout-function-path backends.slime.plugin.generate_rollout, or with "
+                "--custom-rollout-log-function-path backends.slime.plugin.log_rollout"
+            )
+        path = self._path(rollout_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, json.dumps(state).encode())
+
+    def load(self, rollout_id: int | None = None) -> None:
+        """Go on after a rollout; -1 and None begin.
+
+        Raises:
+            DataError: There is no state of that rollout, or it is of other tasks.
+            ConfigError: There is no run folder.
+        """
+        self._begin()
+        if rollout_id is None or rollout_id < 0:
+            self._begin_where_another_run_stood()
+            return
+        path = self._path(rollout_id)
+        try:
+            state = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise DataError(
+                f"{path}: no such file, so the run cannot go on after rollout {rollout_id}; resume "
+                "in the run's own folder, or begin with --start-rollout-id 0"
+            ) from None
+        except ValueError as error:
+            raise DataError(f"{path}: is not JSON ({error}); restore it from a copy") from error
+        self._restore(state)
+
+    def _begin(self) -> None:
+        context = self._context
+        self._buffer = make_buffer(context.config, tuple(context.tasks.values()))
+        self._returned: list[list[Any]] = []
+        self._snapshots: dict[int, dict[str, Any]] = {}
+
+    def _begin_where_another_run_stood(self) -> None:
+        run_dir = self._context.run_dir
+        start = None if run_dir is None else read_start(run_dir)
+        if start is not None:
+            self._buffer.load_state_dict(start.buffer)
+
+    def _state(self) -> dict[str, Any]:
+        returned = [
+            {"index": group[0].group_index, **group[0].metadata[REQUEST]}
+            for group in self._returned
+        ]
+        return {"buffer": self._buffer.state_dict(), "returned": returned}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Unfinished groups are played anew, since their worlds are gone."""
+        self._buffer.load_state_dict(state["buffer"])
+        requests = [
+            GroupRequest(row["index"], self._context.tasks[row["task"]], row["visit"])
+            for row in state["returned"]
+        ]
+        self._returned = [group_samples(request, self._group_size()) for request in requests]
+
+    def _take_back(self, count: int) -> list[list[Any]]:
+        if not self._returned or not count:
+            return []
+        path = getattr(self._args, "buffer_filter_path", None)
+        if path is None:
+            return take_oldest(self._returned, count)
+        taken: Sequence[list[Any]] = framework().load(path)(self._args, None, self._returned, count)
+        return list(taken)
+
+    def _group_size(self) -> int:
+        config = self._context.config
+        if config.algorithm.name == "sft":
+            return 1
+        own: int = config.algorithm.hyperparameters.n_samples_per_prompt
+        return int(getattr(self._args, "n_samples_per_prompt", None) or own)
+
+    def _path(self, rollout_id: int) -> Path:
+        run_dir = self._context.run_dir
+        if run_dir is None:
+            raise ConfigError(
+                "the data state has no run folder to stand in: retrain_run_dir is not set; pass "
+                "--custom-config-path RUN/slime.yaml"
+            )
+        return run_dir / STATE / f"data-{rollout_id}.json"

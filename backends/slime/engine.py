@@ -1,0 +1,158 @@
+"""The engine inside slime: SGLang behind the router that slime started."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from backends.slime.framework import Post, framework
+from retrain.compose import Composition
+from retrain.engine.base import SamplingParams
+from retrain.engine.http_answer import ServedModel
+from retrain.engine.http_client import HttpSettings
+from retrain.engine.http_engine import ABORT_SECONDS, Session, TurnRequest
+from retrain.engine.http_pool import Server
+from retrain.engine.sglang_engine import SGLangEngine
+from retrain.engine.sglang_protocol import ROUTING_HEADER, generate_body
+from retrain.errors import ConfigError, EngineFailure, boundary
+from retrain.model_files import load_tokenizer, vocabulary_size
+
+_OURS = ("max_new_tokens", "stop_token_ids", "no_stop_trim")
+"""Sampling parameters that follow from the episode, whatever slime says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said about one turn.
+
+    Attributes:
+        meta_info: Its figures, as slime's samples take them.
+        started: When the request was sent, in seconds since the epoch.
+        ended: When the answer was there.
+        session_id: The key by which the router chose the worker.
+    """
+
+    meta_info: Mapping[str, Any]
+    started: float
+    ended: float
+    session_id: str
+
+
+Answers = dict[int, Answer]
+"""Answers by the seed of their turn, which names the turn of an episode uniquely."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlimeSampling(SamplingParams):
+    """How to sample inside slime.
+
+    Attributes:
+        raw: Slime's own sampling parameters, sent with every turn.
+        session_id: The key for the router; None takes one for each episode.
+        answers: Where the answers of the turns are kept for the conversion.
+    """
+
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    session_id: str | None = None
+    answers: Answers = field(default_factory=dict, compare=False)
+
+
+class RouterEngine(SGLangEngine):
+    """`SGLangEngine` over slime's router, with slime's own way of sending requests."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: ServedModel | None = None,
+        seeded: bool = False,
+        routed_experts: bool = False,
+        post: Post | None = None,
+    ) -> None:
+        """Take the router.
+
+        Args:
+            url: Its base URL.
+            model: What the servers must serve.
+            seeded: Whether the servers run with deterministic inference, so that seeds are sent.
+            routed_experts: Whether answers must hold the routed experts.
+            post: Sends a request, and sends it again where it fails; None sends it as
+                `SGLangEngine` does.
+        """
+        settings = HttpSettings() if post is None else HttpSettings(retries=0)
+        super().__init__(url, router=True, settings=settings, model=model)
+        self._send_seeds = seeded
+        self._routed_experts = routed_experts
+        self._post = post
+
+    async def _send(self, server: Server, session: Session, turn: TurnRequest) -> Any:
+        key = getattr(turn.params, "session_id", None) or session.uid
+        body = {**self._body(turn), "rid": session.request_id}
+        started = time.time()
+        try:
+            reply = await self._ask(f"{server.url}/generate", body, {ROUTING_HEADER: key})
+        except asyncio.CancelledError:
+            await self._end_on_server(server, session.request_id)
+            raise
+        if isinstance(turn.params, SlimeSampling) and isinstance(reply, dict):
+            meta = reply.get("meta_info") or {}
+            turn.params.answers[turn.seed] = Answer(meta, started, time.time(), key)
+        return reply
+
+    def _body(self, turn: TurnRequest) -> dict[str, Any]:
+        """The request: what slime asks for, within what the episode leaves."""
+        body = generate_body(turn.input_ids, turn.params, turn.seed if self._send_seeds else None)
+        raw = getattr(turn.params, "raw", {})
+        slimes = {k: v for k, v in raw.items() if v is not None and k not in _OURS}
+        body["sampling_params"] = {**body["sampling_params"], **slimes}
+        if self._routed_experts:
+            body["return_routed_experts"] = True
+        return body
+
+    async def _ask(self, url: str, body: dict[str, Any], headers: Mapping[str, str]) -> Any:
+        if self._post is None:
+            return await self._client.ask("POST", url, body=body, headers=headers)
+        async with boundary(EngineFailure, f"POST {url}"):
+            return await self._post(url, body, headers=headers)
+
+    async def _end_on_server(self, server: Server, request_id: str) -> None:
+        """End a request that nobody waits for: its connection may be another process's."""
+        try:
+            async with asyncio.timeout(ABORT_SECONDS):
+                await self._abort_on(server, request_id)
+        except TimeoutError:
+            return
+
+
+def router_engine(composition: Composition, args: Any) -> RouterEngine:
+    """Make the engine over the router that slime's arguments name.
+
+    Args:
+        composition: Gives the model and its tokenizer.
+        args: Slime's arguments.
+
+    Raises:
+        ConfigError: They name none.
+    """
+    if args.sglang_router_ip is None or args.sglang_router_port is None:
+        raise ConfigError(
+            "slime has started no router (--sglang-router-ip is not set), so no episode can be "
+            "played; --debug-train-only plays none, and needs --load-debug-rollout-data"
+        )
+    config = composition.config
+    tokenizer = load_tokenizer(config)
+    model = ServedModel(
+        config.model.name_or_path,
+        vocabulary_size(config, None),
+        lambda text: tokenizer.encode(text, add_special_tokens=False),
+    )
+    return RouterEngine(
+        f"http://{args.sglang_router_ip}:{args.sglang_router_port}",
+        model=model,
+        seeded=bool(getattr(args, "sglang_enable_deterministic_inference", False)),
+        routed_experts=bool(getattr(args, "use_rollout_routing_replay", False)),
+        post=framework().post(),
+    )
