@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends.slime.laptop.processes import child
+
+ROOT = Path(__file__).parents[2]
+
+WORK = """
+import os, sys, time
+try:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+finally:
+    open(sys.argv[1], "w").write("in good order")
+"""
+PARENT = """
+import subprocess, sys, time
+from pathlib import Path
+from backends.slime.laptop.processes import child
+folder = Path(sys.argv[1])
+with child("leashed_work", [sys.argv[2]], folder=folder, stdout=subprocess.PIPE, stderr=None) as c:
+    print(c.stdout.readline(), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "leashed_work.py").write_text(WORK)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(ROOT), str(tmp_path))))
+    return tmp_path
+
+
+def within(seconds: float, done: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_a_child_is_interrupted_when_its_run_is_over(folder: Path) -> None:
+    ended = folder / "ended"
+    with child(
+        "leashed_work",
+        [str(ended)],
+        folder=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None and int(process.stdout.readline()) == process.pid
+    assert process.returncode is not None
+    assert ended.read_text() == "in good order"
+
+
+def test_a_child_ends_with_a_parent_that_was_killed(folder: Path) -> None:
+    ended = folder / "ended"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(folder), str(ended)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert parent.stdout is not None
+    assert int(parent.stdout.readline()) > 0
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+    assert within(30, lambda: ended.exists() and ended.read_text() == "in good order")

@@ -1,0 +1,147 @@
+"""`DataSource`: slime draws our order of tasks, and a resumed run goes on exactly there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from backends.slime import plugin
+from backends.slime.context import context_of
+from retrain.errors import ConfigError, DataError
+from retrain.rollout.buffer import DataBuffer
+
+
+def drawn(groups: list[list[Any]]) -> list[tuple[str, int]]:
+    requests = [group[0].metadata["retrain_request"] for group in groups]
+    return [(request["task"], request["visit"]) for request in requests]
+
+
+def test_groups_are_those_of_the_data_buffer(slime_config: Any, slime_args: Any) -> None:
+    args = slime_args(slime_config())
+    source = plugin.DataSource(args)
+    buffer = DataBuffer(tuple(context_of(args).tasks.values()), seed=5)
+    expected = [(request.task.id, request.visit) for request in buffer.draw(7)]
+    groups = source.get_samples(3) + source.get_samples(4)
+    assert drawn(groups) == expected
+    assert [group[0].group_index for group in groups] == list(range(7))
+    assert [s.index for group in groups for s in group] == list(range(21))
+    assert len(source) == 5, "tasks of an epoch: slime derives its number of rollouts from it"
+
+
+def test_save_writes_the_state_of_the_rollout_that_it_is_asked_for(
+    slime_config: Any, slime_args: Any
+) -> None:
+    """train_async.py begins generate(1) before it calls save(0)."""
+    args = slime_args(slime_config())
+    source = plugin.DataSource(args)
+    plugin.generate_rollout(args, 0, source)
+    second = plugin.generate_rollout(args, 1, source).samples
+    source.save(0)
+    source.get_samples(1)
+    source.save(1)
+    resumed = plugin.DataSource(slime_args(slime_config()))
+    resumed.load(0)
+    assert drawn(resumed.get_samples(2)) == drawn(second)
+    resumed.load(1)
+    assert drawn(resumed.get_samples(1)) == drawn(fresh(args, 5)[4:])
+
+
+def fresh(args: Any, count: int) -> list[list[Any]]:
+    groups: list[list[Any]] = plugin.DataSource(args).get_samples(count)
+    return groups
+
+
+def test_rollouts_that_slimes_collector_filled_are_remembered_by_the_log(
+    slime_config: Any, slime_args: Any
+) -> None:
+    args = slime_args(slime_config())
+    source = plugin.DataSource(args)
+    source.get_samples(2)
+    plugin.log_rollout(0, args, [], {}, 1.0)
+    source.get_samples(1)
+    source.save(0)
+    source.load(0)
+    assert drawn(source.get_samples(1)) == drawn(fresh(args, 3)[2:])
+
+
+@pytest.mark.parametrize("beginning", [-1, None])
+def test_before_the_first_rollout_there_is_nothing_to_load(
+    slime_config: Any, slime_args: Any, beginning: int | None
+) -> None:
+    args = slime_args(slime_config())
+    source = plugin.DataSource(args)
+    expected = drawn(source.get_samples(2))
+    source.load(beginning)
+    assert drawn(source.get_samples(2)) == expected
+
+
+def test_unfinished_groups_come_first_and_survive_a_resume(
+    slime_config: Any, slime_args: Any
+) -> None:
+    args = slime_args(slime_config())
+    source = plugin.DataSource(args)
+    groups = source.get_samples(3)
+    source.add_samples(groups[1:])
+    source.snapshot(0)
+    source.save(0)
+    assert drawn(source.get_samples(3))[:2] == drawn(groups[1:])
+    resumed = plugin.DataSource(slime_args(slime_config()))
+    resumed.load(0)
+    again = resumed.get_samples(3)
+    assert drawn(again)[:2] == drawn(groups[1:])
+    assert [g[0].group_index for g in again] == [1, 2, 3]
+
+
+def test_a_filter_of_the_users_takes_from_the_buffer(slime_config: Any, slime_args: Any) -> None:
+    path = "test_plugin_data_source.newest_first"
+    args = slime_args(slime_config(), buffer_filter_path=path)
+    source = plugin.DataSource(args)
+    groups = source.get_samples(2)
+    source.add_samples(groups)
+    assert drawn(source.get_samples(1)) == drawn(groups[1:])
+
+
+def newest_first(args: Any, rollout_id: Any, buffer: list[Any], count: int) -> list[Any]:
+    return [buffer.pop() for _ in range(count)]
+
+
+def test_group_of_another_size_is_not_taken_back(slime_config: Any, slime_args: Any) -> None:
+    source = plugin.DataSource(slime_args(slime_config()))
+    (group,) = source.get_samples(1)
+    with pytest.raises(ValueError, match="a group of 2 samples was given back; groups have 3"):
+        source.add_samples([group[:2]])
+
+
+def test_state_that_is_not_there_is_named(slime_config: Any, slime_args: Any) -> None:
+    config = slime_config()
+    source = plugin.DataSource(slime_args(config))
+    with pytest.raises(DataError, match=r"data-3.json: no such file.*begin with"):
+        source.load(3)
+    with pytest.raises(DataError, match="data state of rollout 3: that rollout has not ended"):
+        source.save(3)
+    path = config.output_dir / "state" / "data-3.json"
+    path.parent.mkdir()
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"data-3\.json: is not JSON"):
+        source.load(3)
+
+
+def test_state_of_other_tasks_is_refused(slime_config: Any, slime_args: Any) -> None:
+    config = slime_config()
+    source = plugin.DataSource(slime_args(config))
+    source.snapshot(0)
+    source.save(0)
+    state = json.loads((config.output_dir / "state" / "data-0.json").read_text())
+    assert state["buffer"]["drawn"] == 0
+    other = plugin.DataSource(slime_args(slime_config(rows=["another task"])))
+    with pytest.raises(DataError, match="the prompt source, its shuffle or the seed has changed"):
+        other.load(0)
+
+
+def test_without_a_run_folder_nothing_can_be_saved() -> None:
+    source = plugin.DataSource(None)
+    source.snapshot(0)
+    with pytest.raises(ConfigError, match="retrain_run_dir is not set"):
+        source.save(0)
