@@ -144,8 +144,8 @@ def _train_stage(
 def _put_start(run_dir: Path, start: Start | None) -> None:
     """Put the start into the folder of a new run, where every backend reads it."""
     if start is None:
-        if not (run_dir / CONFIG).exists():
-            (run_dir / START).unlink(missing_ok=True)  # of an attempt that never began
+        if (run_dir / START).is_file() and not (run_dir / CONFIG).exists():
+            (run_dir / START).unlink()  # of an attempt that never began
         return
     with RunFolder.create(run_dir, resume=False) as folder:
         write_start(folder.path, start)
