@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
+from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
 
 
@@ -117,5 +118,22 @@ class Backend(Protocol):
         Args:
             run: A run folder.
             to: Where to write; must not exist.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsLoss(Protocol):
+    """A backend that can tell what it gives to its loss, for `retrain parity`; optional."""
+
+    def read_loss(self, recorded: Recorded) -> LossReading:
+        """Play a tape through the backend's own path, up to the loss.
+
+        Args:
+            recorded: The tape's groups, and the configuration that plays them.
+
+        Raises:
+            ConfigError: The backend cannot honour the configuration.
+            RetrainError: The tape cannot be played through it.
         """
         ...

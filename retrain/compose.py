@@ -39,6 +39,7 @@ if TYPE_CHECKING:
             """Free what the engine holds."""
             ...
 
+    from retrain.parity import LossReading, Recorded
     from retrain.rendering import DeltaRenderer
     from retrain.report.start import Start
     from retrain.rollout.buffer import DataBuffer
@@ -110,6 +111,28 @@ def load_backend(name: str) -> Backend:
     from backends.registry import BACKENDS
 
     return BACKENDS.get(name)()
+
+
+def backend_names() -> tuple[str, ...]:
+    """Every backend that is known, installed or not."""
+    from backends.registry import BACKENDS
+
+    return BACKENDS.names()
+
+
+def read_loss(name: str, recorded: Recorded) -> LossReading:
+    """What a backend gives to its loss when a tape is played through it.
+
+    Raises:
+        MissingDependency: It is not installed, or cannot tell.
+        ConfigError: It cannot honour the configuration.
+    """
+    from backends.base import ReadsLoss
+
+    backend = load_backend(name)
+    if not isinstance(backend, ReadsLoss):
+        raise MissingDependency(f"backend {name!r} has no read_loss, and cannot be compared")
+    return backend.read_loss(recorded)
 
 
 def find_start(run: Path) -> Start:

@@ -8,6 +8,7 @@ from pathlib import Path
 from backends.base import Plan, Problem
 from retrain.config import RunConfig
 from retrain.errors import MissingDependency
+from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
 
 
@@ -46,3 +47,9 @@ class SlimeBackend:
         from backends.slime.exporting import export_run
 
         return export_run(run, to)
+
+    def read_loss(self, recorded: Recorded) -> LossReading:
+        """Tell what enters the loss; see `ReadsLoss`. slime need not be installed."""
+        from backends.slime.parity import read_loss
+
+        return read_loss(recorded)

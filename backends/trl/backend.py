@@ -10,6 +10,7 @@ from backends.base import Plan, Problem, Severity
 from retrain.config import RunConfig
 from retrain.errors import MissingDependency
 from retrain.launch import Launch
+from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
 
 TESTED = "1.16.0"
@@ -64,6 +65,16 @@ class TRLBackend:
         from backends.trl.exporting import export_run
 
         return export_run(run, to)
+
+    def read_loss(self, recorded: Recorded) -> LossReading:
+        """Tell what enters the loss; see `ReadsLoss`."""
+        self._require_packages()
+        from backends.trl.quiet import quiet_frameworks
+
+        with quiet_frameworks():
+            from backends.trl.parity import read_loss
+
+            return read_loss(recorded)
 
     def _require_packages(self) -> None:
         errors = [problem for problem in self.check() if problem.severity is Severity.ERROR]

@@ -14,6 +14,8 @@ from retrain.cli.eval import evaluate
 from retrain.cli.exits import RetrainCommand, tolerate_any_encoding
 from retrain.cli.export import EXAMPLE as EXPORT_EXAMPLE
 from retrain.cli.export import export
+from retrain.cli.parity import EXAMPLE as PARITY_EXAMPLE
+from retrain.cli.parity import parity
 from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
 from retrain.cli.plan import plan
 from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
@@ -35,6 +37,7 @@ app = typer.Typer(
 app.command("train", cls=RetrainCommand, epilog=TRAIN_EXAMPLE)(train)
 app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
 app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
+app.command("parity", cls=RetrainCommand, epilog=PARITY_EXAMPLE)(parity)
 app.command("eval", cls=RetrainCommand, epilog=EVAL_EXAMPLE)(evaluate)
 app.command("serve", cls=RetrainCommand, epilog=SERVE_EXAMPLE)(serve)
 app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)

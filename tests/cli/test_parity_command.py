@@ -1,0 +1,80 @@
+"""`retrain parity`: what it prints, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from cli_workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def taped(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.delenv("RETRAIN_SLIME", raising=False)
+    workspace.config["environment"] = {"type": "cli_environments:Wordy"}
+    workspace.hyper["max_tokens_per_turn"] = 8
+    recorded = workspace.run("rollout", "-n", "2", "--samples", "2", "--tape", "a.tape", "--json")
+    assert recorded.exit_code == 0
+    return workspace
+
+
+def test_a_tape_is_the_same_on_both_backends(taped: Workspace) -> None:
+    result = taped.run("parity", "--tape", "a.tape")
+    assert result.exit_code == 0, result.output
+    hashes = re.findall(r"^(?:tape|slime|trl) .* ([0-9a-f]{12})$", result.stdout, re.M)
+    assert len(hashes) == 3 and len({*hashes}) == 1
+    assert "slime: read from port of slime" in result.stdout
+    assert "trl: read from the batch of a GRPOTrainer" in result.stdout
+    assert re.search(r"loss weights of slime and trl: equal on \d+ tokens\n", result.stdout)
+    last = result.stdout.splitlines()[-1]
+    assert re.fullmatch(r"4 samples, \d+ tokens: identical on the tape and slime, trl", last)
+    assert not (taped.folder / "run").exists()
+
+
+def test_a_new_recording_is_compared_without_a_tape(taped: Workspace) -> None:
+    result = taped.run("parity", "-n", "3", "--backend", "slime", "--json")
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    assert document["equal"] and document["tape"]["rows"] == 6
+    assert [entry["backend"] for entry in document["backends"]] == ["slime"]
+    assert len(document["samples"]) == 6
+    for sample in document["samples"]:
+        assert sample["sha256"]["tape"] == sample["sha256"]["slime"]
+    assert "rollout_batch_size is 3 (the tape's), not 2" in result.stderr
+
+
+def test_a_changed_reward_is_shown_and_exits_with_1(taped: Workspace) -> None:
+    taped.config["environment"]["type"] = "cli_environments:Silent"
+    result = taped.run("parity", "--tape", "a.tape", "--backend", "slime")
+    assert result.exit_code == 1
+    assert "warning: environment.type: 'cli_environments:Wordy' on the tape" in result.stderr
+    assert re.search(r"slime: 4 x reward, \d x advantage; the first one:\n", result.stdout)
+    assert re.search(r"slime, sample 0: reward\n  tape:  \d.*\n  slime: 0.5\n", result.stdout)
+
+
+def test_a_backend_that_refuses_is_named(taped: Workspace) -> None:
+    result = taped.run(
+        "parity", "--tape", "a.tape", "--backend", "trl", "--set", "rendering.history=template"
+    )
+    assert result.exit_code == 1
+    assert "trl: refused: rendering.history: template opens a new segment" in result.stdout
+    assert result.stdout.endswith("tokens: nothing could be compared\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--backend", "tlr"], "unknown backend 'tlr'"),
+        (["--tape", "none.tape"], "none.tape: is no tape"),
+        (["--tape", "a.tape", "-n", "2"], "--tape: holds tasks and answers"),
+    ],
+)
+def test_what_cannot_be_compared_is_bad_input(
+    workspace: Workspace, arguments: list[str], words: str
+) -> None:
+    result = workspace.run("parity", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
