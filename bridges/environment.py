@@ -258,7 +258,8 @@ class _Episode:
 
     def _read(self, generation: Generation) -> Action:
         action = self.bridge.renderer.parse(generation.output_ids)
-        return replace(action, truncated=generation.finish_reason is FinishReason.LENGTH)
+        cut = generation.finish_reason is FinishReason.LENGTH
+        return action if action.truncated == cut else replace(action, truncated=cut)
 
     def _record(self, generation: Generation, action: Action) -> None:
         self.stream.extend(generation.output_ids)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import compress
 from typing import Any
 
 
@@ -118,8 +119,8 @@ class Sample:
 
 
 def _mask_needs_logprob(sample: Sample) -> bool:
-    pairs = zip(sample.loss_mask, sample.rollout_log_probs, strict=False)
-    return all(math.isfinite(logprob) and logprob <= 1e-6 for mask, logprob in pairs if mask)
+    trained = list(compress(sample.rollout_log_probs, sample.loss_mask))
+    return math.isfinite(sum(trained)) and max(trained, default=0.0) <= 1e-6
 
 
 def _masked_is_inert(sample: Sample) -> bool:

@@ -22,6 +22,7 @@ from retrain.model_files import load_tokenizer, vocabulary_size
 
 _OURS = ("max_new_tokens", "stop_token_ids", "no_stop_trim")
 """Sampling parameters that follow from the episode, whatever slime says."""
+_PER_TOKEN = frozenset({"output_token_logprobs", "input_token_logprobs"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Answer:
     """What a server said about one turn.
 
     Attributes:
-        meta_info: Its figures, as slime's samples take them.
+        meta_info: Its figures, as slime's samples take them; tokens and logprobs left out.
         started: When the request was sent, in seconds since the epoch.
         ended: When the answer was there.
         session_id: The key by which the router chose the worker.
@@ -98,8 +99,8 @@ class RouterEngine(SGLangEngine):
             await self._end_on_server(server, session.request_id)
             raise
         if isinstance(turn.params, SlimeSampling) and isinstance(reply, dict):
-            meta = reply.get("meta_info") or {}
-            turn.params.answers[turn.seed] = Answer(meta, started, time.time(), key)
+            figures = _figures(reply.get("meta_info") or {})
+            turn.params.answers[turn.seed] = Answer(figures, started, time.time(), key)
         return reply
 
     def _body(self, turn: TurnRequest) -> dict[str, Any]:
@@ -125,6 +126,11 @@ class RouterEngine(SGLangEngine):
                 await self._abort_on(server, request_id)
         except TimeoutError:
             return
+
+
+def _figures(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """All but what is kept on the turn already: a list for each token, alive for an episode."""
+    return {name: value for name, value in meta.items() if name not in _PER_TOKEN}
 
 
 def router_engine(composition: Composition, args: Any) -> RouterEngine:

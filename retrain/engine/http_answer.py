@@ -60,9 +60,10 @@ def check_request(input_ids: Sequence[int], params: SamplingParams, model: Serve
     if not input_ids:
         raise EngineFailure("the prompt is empty: a model needs at least one token")
     limit = model.vocab_size
-    if min(input_ids) < 0 or (limit is not None and max(input_ids) >= limit):
+    lowest, highest = min(input_ids), max(input_ids)
+    if lowest < 0 or (limit is not None and highest >= limit):
         raise EngineFailure(
-            f"token ids from {min(input_ids)} to {max(input_ids)}: {model.name} knows 0 to "
+            f"token ids from {lowest} to {highest}: {model.name} knows 0 to "
             f"{'?' if limit is None else limit - 1}"
         )
     if params.max_tokens < 1:
@@ -104,7 +105,7 @@ def check_answer(
             f"{url}: token ids up to {max(ids)}, and {model.name} knows 0 to "
             f"{'?' if limit is None else limit - 1}: the server serves another model"
         )
-    if not all(math.isfinite(logprob) and logprob <= 1e-3 for logprob in logprobs):
+    if not math.isfinite(sum(logprobs)) or max(logprobs, default=0.0) > 1e-3:
         raise EngineFailure(f"{url}: a logprob is positive or not finite")
 
 

@@ -58,7 +58,7 @@ def read_generation(url: str, reply: Any, sent: int, version: str) -> Generation
     if pairs is None:
         raise EngineFailure(f"{url}: {NO_LOGPROBS}")
     finish = meta.get("finish_reason") or {}
-    ids = tuple(int(pair[1]) for pair in pairs)
+    ids, logprobs = _columns(pairs)
     written = tuple(reply.get("output_ids", ids))
     if written != ids:
         raise EngineFailure(
@@ -68,9 +68,17 @@ def read_generation(url: str, reply: Any, sent: int, version: str) -> Generation
     check_stop_kept(url, ids, finish.get("matched"))
     return Generation(
         ids,
-        tuple(float(pair[0]) for pair in pairs),
+        logprobs,
         finish_reason(finish.get("type"), url),
         text=reply.get("text") or "",
         weight_version=str(meta.get("weight_version", version)),
         meta={"cached_tokens": int(meta.get("cached_tokens") or 0), "server": url},
     )
+
+
+def _columns(pairs: Any) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The tokens and the logprobs of `output_token_logprobs`: [[logprob, id, text], …]."""
+    if not pairs:
+        return (), ()
+    logprobs, ids, *_ = zip(*pairs, strict=False)
+    return tuple(map(int, ids)), tuple(map(float, logprobs))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from retrain.environment.base import Environment, ToolSchema
 from retrain.environment.replies import as_first_observation, as_reward, as_step_result
@@ -143,7 +144,7 @@ def _check_call(environment: Any, method: str, function: Callable[..., Any], for
     arguments = (None, None) if unbound else (None,)
     seed = {"seed": 0} if method == "reset" and takes_seed(function) else {}
     try:
-        inspect.signature(function).bind(*arguments, **seed)
+        _signature(function).bind(*arguments, **seed)
     except TypeError as error:
         name = f"{_name_of(environment)}.{method}"
         raise ConfigError(f"{name} cannot be called: {error}; expected {form}") from None
@@ -156,8 +157,22 @@ def _name_of(environment: Any) -> str:
 
 def takes_seed(reset: Callable[..., Any]) -> bool:
     """Whether a `reset` takes a seed by name."""
-    parameters = inspect.signature(reset).parameters.values()
+    parameters = _signature(reset).parameters.values()
     return any(p.name == "seed" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+_bound: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+"""Signatures of methods, by their functions: each episode adapts a new object of the same class."""
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """`inspect.signature`, found once for all objects of a class."""
+    if not inspect.ismethod(function) or not inspect.isfunction(function.__func__):
+        return inspect.signature(function)
+    known = _bound.get(function.__func__)
+    if known is None:
+        known = _bound[function.__func__] = inspect.signature(function)
+    return known
 
 
 def _changes(before: Context, after: Context) -> dict[ContextVar[Any], Any]:

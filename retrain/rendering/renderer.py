@@ -9,6 +9,7 @@ from typing import Any
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
 from retrain.rendering.check import check_shape, check_tools
+from retrain.rendering.decoding import make_decode
 from retrain.rendering.delta import DeltaText, forms
 from retrain.rendering.guard import Guard
 from retrain.rendering.parsing.detection import detect_format
@@ -60,10 +61,15 @@ class DeltaRenderer:
         """
         self.template = ChatTemplate(tokenizer, date=date, options=template_options)
         self._tokenizer = tokenizer
+        self._decode = make_decode(tokenizer)
         self._stops = stop_set(tokenizer, generation_config_eos, stop_token_ids)
         self._pad = pad_token(tokenizer)
         words = vocabulary(tokenizer, self._stops)
         self._deltas = DeltaText(self.template, Guard(tokenizer), words)
+        found = self._deltas.terminators.values()
+        self._ends = self._stops | {terminator.id for terminator in found}
+        self._openers = frozenset(terminator.id for terminator in found if terminator.opens)
+        self._closers = self._stops - self._openers
         detected = detect_format(self.template, (LOOKUP_TOOL,), tuple(words.stops))
         self._readable = tool_format != "auto" or detected is not None
         self.tool_format = (detected or "plain") if tool_format == "auto" else tool_format
@@ -184,16 +190,13 @@ class DeltaRenderer:
     def parse(self, output_ids: Sequence[int]) -> Action:
         """Read a sampled turn. What cannot be read becomes `Action.parse_error`, never raises."""
         ids = list(output_ids)
-        ends = self._stops | {found.id for found in self._deltas.terminators.values()}
-        while ids and ids[-1] in ends:
+        while ids and ids[-1] in self._ends:
             ids.pop()
         return self._parser(self._prefix + self.decode(ids))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
-        return self._tokenizer.decode(
-            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-        )
+        return self._decode(ids)
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens left out."""
@@ -203,9 +206,7 @@ class DeltaRenderer:
 
     def _ended(self, last_id: int, terminator: int) -> bool:
         """Whether the sampled turn needs no terminator of the template's."""
-        found = self._deltas.terminators.values()
-        openers = {candidate.id for candidate in found if candidate.opens}
-        plain = last_id in self._stops - openers and terminator not in openers
+        plain = last_id in self._closers and terminator not in self._openers
         return last_id == terminator or plain
 
     def _check_shape(self, shape: Shape) -> tuple[int, ...] | RenderingFailure:

@@ -72,6 +72,17 @@ async def test_the_seed_is_given_where_reset_takes_one() -> None:
         assert (await adapt(cls()).reset(TASK, 7)).messages[0].content == "seed 7"
 
 
+async def test_one_object_of_a_class_may_have_a_reset_of_its_own() -> None:
+    class Seeded(Plain):
+        def reset(self, task: Task, seed: int) -> str:  # type: ignore[override]
+            return f"seed {seed}"
+
+    own = Seeded()
+    own.reset = lambda task: "no seed"  # type: ignore[assignment,method-assign]
+    for environment, said in ((Seeded(), "seed 7"), (own, "no seed"), (Plain(), "Go.")):
+        assert (await adapt(environment).reset(TASK, 7)).messages[0].content == said
+
+
 async def test_methods_may_be_synchronous_and_asynchronous_in_one_class() -> None:
     class Mixed(Plain):
         async def step(self, action: Action) -> StepResult:  # type: ignore[override]

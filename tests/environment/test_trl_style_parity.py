@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from retrain.types import Trajectory
 
 STOP = "<|im_end|>"
 HOME = "trl_style_environments"
+QUOTED = '"40"' if find_spec("transformers.utils.chat_parsing") else "40"
+"""An integer; written as a string where this transformers types arguments by their schema."""
 CUT = (12, 30, 48, 56, 70, 100)
 """Budgets that end episodes within a turn, or at a reply that no longer fits."""
 
@@ -42,7 +45,10 @@ def call(name: str, arguments: str) -> str:
 ACCOUNT = [
     [call("deposit", '{"amount": 30}'), call("deposit", '{"amount": 5, "times": 4}'), "50 it is."],
     [call("deposit", '{"amount": 5000}'), call("deposit", '{"amount": 10}'), "Oh."],
-    [call("deposit", '{"amount": "40"}') + call("statement", "{}"), "<think>\nx\n</think>\n\nYes."],
+    [
+        call("deposit", f'{{"amount": {QUOTED}}}') + call("statement", "{}"),
+        "<think>\nx\n</think>\n\nYes.",
+    ],
     [call("deposit", '{"sum": 1}') + call("deposit", "{}") + call("withdraw", "{}"), "No."],
     ["I think\n" + call("interest", '{"rate": 0.5}'), "  done  \n"],
     [call("deposit", '{"amount": 10}') + '<tool_call>\n{"name": "deposit", "arg', "never said"],

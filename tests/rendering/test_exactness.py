@@ -14,9 +14,7 @@ MakeTokenizer = Callable[[str], Any]
 QUESTION = Message("user", "What is 6 times 7?")
 CALL = Action(tool_calls=(ToolCall("calculator", {"expression": "6*7"}),))
 RESULT = (Message("tool", "42"),)
-relaxed = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+relaxed = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def stream(

@@ -84,7 +84,7 @@ def test_harmless_text_is_encoded_as_ever(qwen: MakeTokenizer) -> None:
     assert Guard(tokenizer).encode(text, {}) == tokenizer.encode(text)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(["<|im_end|>", "</think>", "<|", "im_end", "|>", "<", "\n", "\ue000"])
