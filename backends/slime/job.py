@@ -115,7 +115,11 @@ def stop_job(client: Any, job_id: str) -> None:
     except (OSError, RuntimeError) as error:
         if isinstance(error, BackendFailure):
             raise
-        logging.getLogger(__name__).debug("the job %s cannot be stopped: %s", job_id, error)
+        logging.getLogger(__name__).warning(
+            "the job %s could not be stopped and may go on (%s); look at it with: ray job status",
+            job_id,
+            error,
+        )
 
 
 def entrypoint(launch: SlimeLaunch, *, private: bool) -> str:

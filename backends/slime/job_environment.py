@@ -15,7 +15,7 @@ from typing import Any
 import retrain
 from backends.slime.handover import ENVIRONMENT_VARIABLE, HANDOVER
 from retrain.config import RunConfig
-from retrain.config.redact import is_credential
+from retrain.config.redact import redact
 from retrain.errors import ConfigError
 from retrain.packages import package_folders
 
@@ -50,8 +50,8 @@ def job_environment(config: RunConfig, run_dir: Path) -> dict[str, str]:
     Raises:
         ConfigError: A credential stands in `cluster.env_vars`, or slime is nowhere.
     """
-    for name in config.cluster.env_vars:
-        if is_credential(name):
+    for name, value in config.cluster.env_vars.items():
+        if redact({name: value}) != {name: value}:
             raise ConfigError(
                 f"cluster.env_vars.{name}: would stand in the job's description, which everybody "
                 "on the cluster can read; set it in the environment of `ray start` on every node "
@@ -68,7 +68,7 @@ def refuse_credentials(arguments: Mapping[str, Any]) -> None:
         ConfigError: Naming the option.
     """
     for name, value in arguments.items():
-        if value not in (None, False) and is_credential(name):
+        if value not in (None, False) and redact({name: value}) != {name: value}:
             raise ConfigError(
                 f"algorithm.hyperparameters.slime_{name}: would stand on the job's command line, "
                 "which everybody on the cluster can read; give it in the environment instead "

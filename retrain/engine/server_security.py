@@ -47,10 +47,11 @@ class Access:
         """Why a request is not served, as status and message; None where it is.
 
         A web page that this machine's browser shows can reach a loopback server, by a name of its
-        own that it resolves to 127.0.0.1, or by a form: the first shows in Host, the second in
-        Origin. The health of the server is no secret.
+        own that it resolves to 127.0.0.1, by a form or by an image: the first shows in Host, the
+        others in Origin and Sec-Fetch-Site. The health of the server is no secret.
         """
-        if "origin" in headers:
+        site = headers.get("sec-fetch-site", "none")
+        if "origin" in headers or site not in ("none", "same-origin"):
             return 403, "requests of web pages are refused"
         if is_loopback(self.host) and host_name(headers.get("host", "")) not in {
             *_LOCAL_NAMES,
@@ -114,6 +115,6 @@ def _too_large(headers: Mapping[str, str]) -> tuple[int, str] | None:
     if "transfer-encoding" in headers:
         return 411, "send a Content-Length"
     length = headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > LARGEST_BODY:
+    if not length.isdecimal() or int(length) > LARGEST_BODY:
         return 413, f"the request has {length} bytes, at most {LARGEST_BODY} are read"
     return None

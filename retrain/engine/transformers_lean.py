@@ -204,7 +204,7 @@ def _is_known(model: Any) -> bool:
     return (
         kind in _ALIKE
         and config._attn_implementation == "sdpa"
-        and config.rope_parameters["rope_type"] in _TABLED
+        and getattr(config, "rope_parameters", {}).get("rope_type") in _TABLED
         and type(model).__name__.endswith("ForCausalLM")
         and type(model).__module__ == home
         and only_wrapped(model)

@@ -181,9 +181,9 @@ class StepLoop:
         try:
             reason = caller.turn.take(output)
         except (EngineFailure, KeyError, ValueError) as error:
-            self._abort(output.request_id)
             fault = f"{HERE}: a token without its logprob ({type(error).__name__}: {error})"
-            caller.answer(EngineFailure(fault))
+            caller.answer(EngineFailure(fault))  # the first answer counts
+            self._abort(output.request_id)
             return
         if reason is not None:
             del self._callers[output.request_id]

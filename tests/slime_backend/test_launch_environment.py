@@ -63,7 +63,15 @@ def test_a_credential_does_not_enter_the_jobs_description(tmp_path: Path) -> Non
         job_environment(config(env_vars={"WANDB_API_KEY": "0123456789"}), tmp_path)
     with pytest.raises(ConfigError, match=r"slime_wandb_key.*WANDB_API_KEY"):
         refuse_credentials({"lr": 1e-6, "wandb_key": "0123456789"})
-    refuse_credentials({"lr": 1e-6, "wandb_key": None, "max_tokens_per_gpu": 8192})
+    for name, value in (
+        ("train_env_vars", {"WANDB_API_KEY": "0123456789"}),
+        ("wandb_host", "https://user:secret@host"),
+    ):
+        with pytest.raises(ConfigError, match=f"slime_{name}: would stand on the job's command"):
+            refuse_credentials({name: value})
+    with pytest.raises(ConfigError, match=r"cluster\.env_vars\.PROXY"):
+        job_environment(config(env_vars={"PROXY": "http://user:secret@proxy"}), tmp_path)
+    refuse_credentials({"lr": 1e-6, "wandb_key": None, "max_tokens_per_gpu": 8192, "data": ["a"]})
 
 
 def test_a_checkout_that_nobody_names_is_asked_for(tmp_path: Path) -> None:

@@ -98,6 +98,24 @@ async def test_abort_gives_what_was_written(engine: LocalVLLMEngine, llm: TinyLL
     assert not llm.llm_engine.has_unfinished_requests()
 
 
+async def test_a_token_without_a_logprob_fails_its_turn(
+    engine: LocalVLLMEngine, llm: TinyLLM
+) -> None:
+    step = llm.llm_engine.step
+
+    def silent() -> list[Any]:
+        outputs = step()
+        for output in outputs:
+            output.outputs[0].logprobs = None
+        return outputs
+
+    llm.llm_engine.step = silent  # type: ignore[method-assign]
+    with pytest.raises(EngineFailure, match="a token without its logprob"):
+        await write(engine, "s", 5)
+    llm.llm_engine.step = step  # type: ignore[method-assign]
+    assert len((await write(engine, "s", 5)).output_ids) == 5
+
+
 def threading_wait(seconds: float) -> None:
     import threading
 

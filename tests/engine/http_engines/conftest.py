@@ -37,10 +37,10 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
 def save_other_weights(source: str, folder: str, seed: int) -> None:
     """Save the model of `source` with noise on every weight."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from served_model import load_model
 
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_pretrained(source)
+    model = load_model(source)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.05)
@@ -51,8 +51,8 @@ def save_other_weights(source: str, folder: str, seed: int) -> None:
 def serve(weights: Callable[[int], str]) -> Iterator[Callable[..., Any]]:
     """Loads a model and starts an in-process engine over it."""
     import torch
-    from served_model import Served
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from served_model import Served, load_model
+    from transformers import AutoTokenizer
 
     from retrain.engine.transformers_engine import TransformersEngine
 
@@ -61,7 +61,7 @@ def serve(weights: Callable[[int], str]) -> Iterator[Callable[..., Any]]:
 
     def start(seed: int = 0) -> Served:
         path = weights(seed)
-        model = AutoModelForCausalLM.from_pretrained(path)
+        model = load_model(path)
         engine = TransformersEngine(model, max_slots=4, max_seq_len=512, eviction_grace=0.0)
         engines.append(engine)
         return Served(path, model, AutoTokenizer.from_pretrained(weights(0)), engine)

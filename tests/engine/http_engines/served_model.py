@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import torch
@@ -13,6 +14,19 @@ from retrain.engine.transformers_engine import TransformersEngine
 
 EOS = 2
 VOCABULARY = 354
+_ONE_AT_A_TIME = Lock()
+
+
+def load_model(path: str) -> Any:
+    """Load a model, one thread at a time.
+
+    transformers switches the tying of weights off for all models while it loads one; where two
+    threads do so at once, it stays off for the rest of the process.
+    """
+    from transformers import AutoModelForCausalLM
+
+    with _ONE_AT_A_TIME:
+        return AutoModelForCausalLM.from_pretrained(path)
 
 
 @dataclass
@@ -42,9 +56,7 @@ class Served:
 
     def load(self, path: str) -> None:
         """Take over other weights."""
-        from transformers import AutoModelForCausalLM
-
-        self.model.load_state_dict(AutoModelForCausalLM.from_pretrained(path).state_dict())
+        self.model.load_state_dict(load_model(path).state_dict())
         self.path = path
 
     def _logits(self, ids: list[int]) -> torch.Tensor:

@@ -53,6 +53,7 @@ def test_server_is_its_own_router(shared_server: Any) -> None:
         {"host": ""},
         {"origin": "http://127.0.0.1:30000"},
         {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
     ],
 )
 def test_web_pages_are_kept_out(shared_server: Any, headers: dict[str, str]) -> None:
