@@ -12,6 +12,7 @@ from typing import Any
 from backends.slime.layout import Layout
 from backends.slime.options import TRAIN_ASYNC, estimator, half_precision, own_option
 from backends.slime.sizes import BatchSizes
+from backends.slime.training_rows import BEFORE_STEP
 from retrain.config import RunConfig
 
 PLUGIN = "backends.slime.plugin"
@@ -149,10 +150,11 @@ def _hooks(config: RunConfig, layout: Layout) -> dict[str, Any]:
     if config.rollout.owner == "retrain":
         return {"rollout_function_path": f"{PLUGIN}.generate_rollout", **shared}
     engines = max(layout.engines, 1)
+    scored = "group_reward" if own_option(config, "group_rm", False) else "reward"
     return {
         "rollout_function_path": "slime.rollout.sglang_rollout.generate_rollout",
         "custom_generate_function_path": f"{PLUGIN}.generate",
-        "custom_rm_path": f"{PLUGIN}.reward",
+        "custom_rm_path": f"{PLUGIN}.{scored}",
         "sglang_server_concurrency": -(-config.rollout.concurrency // engines),
         **shared,
     }
@@ -200,10 +202,20 @@ def _objective(config: RunConfig) -> dict[str, Any]:
 
 
 def _shared(config: RunConfig, sizes: BatchSizes) -> dict[str, Any]:
-    return {**_optimizer(config), **_memory(config, sizes), **_numbers(config)}
+    return {
+        **_optimizer(config),
+        **_memory(config, sizes),
+        **_numbers(config),
+        "custom_megatron_before_train_step_hook_path": BEFORE_STEP,
+    }
 
 
 def _optimizer(config: RunConfig) -> dict[str, Any]:
+    """Adam and its schedule; a resumed run follows the schedule that it is given now.
+
+    Otherwise Megatron refuses a checkpoint whose schedule has another length: a run that is to
+    train longer than it was to. It takes one answer only, so the user's to follow the old one wins.
+    """
     hyper = config.algorithm.hyperparameters
     return {
         "optimizer": "adam",
@@ -212,6 +224,9 @@ def _optimizer(config: RunConfig) -> dict[str, Any]:
         "lr_decay_style": hyper.lr_schedule,
         "lr_warmup_iters": hyper.warmup_steps,
         "lr_warmup_init": 0.0,
+        "override_opt_param_scheduler": not own_option(
+            config, "use_checkpoint_opt_param_scheduler", False
+        ),
         "weight_decay": hyper.weight_decay,
         "adam_beta1": hyper.adam_beta1,
         "adam_beta2": hyper.adam_beta2,

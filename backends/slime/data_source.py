@@ -17,9 +17,14 @@ from retrain.report.atomic import replace_bytes
 from retrain.report.run_folder import STATE
 from retrain.report.start import read_start
 from retrain.rollout.request import GroupRequest
+from retrain.types import Task
 
 _KEPT = 64
 """Most snapshots that wait to be saved; slime saves a rollout before the next but one ends."""
+
+_READ_BY_SLIME = ("raw_reward", "round_number")
+"""Metadata that slime takes for its own (slime/ray/rollout.py): it would replace the rewards that
+slime logs, or be missed in a task without it."""
 
 
 class DataSource:
@@ -41,6 +46,7 @@ class DataSource:
         """
         self._args = args
         self._context = context_of(args)
+        _refuse_slimes_own(self._context.tasks)
         self._context.data_source = self
         self._begin()
 
@@ -174,3 +180,13 @@ class DataSource:
                 "--custom-config-path RUN/slime.yaml"
             )
         return run_dir / STATE / f"data-{rollout_id}.json"
+
+
+def _refuse_slimes_own(tasks: Mapping[str, Task]) -> None:
+    for task in tasks.values():
+        for key in _READ_BY_SLIME:
+            if key in task.metadata:
+                raise DataError(
+                    f"task {task.id!r}: slime reads the metadata {key!r} as its own; rename that "
+                    "column of the prompt source"
+                )

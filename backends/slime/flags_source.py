@@ -11,6 +11,7 @@ from typing import Any
 
 from backends.base import Problem, Severity
 from backends.slime.flags import Flag, known_flags, option_name
+from backends.slime.flags_contract import missing_names
 from retrain.config import RunConfig
 from retrain.packages import package_folders
 
@@ -108,25 +109,51 @@ def _name(node: ast.expr) -> str:
 
 
 def differences(root: Path, options: Collection[str]) -> list[Problem]:
-    """Say where a slime lacks options of the tested one."""
-    known = {
-        flag.name
-        for flag in known_flags().values()
-        if flag.owner == "slime" and not flag.spelling.startswith("--no-")
-    }
-    gone = sorted(known.difference(options))
+    """Say where a slime is not the tested one.
+
+    Args:
+        root: The folder that holds the package `slime`.
+        options: What it declares, by name.
+
+    Returns:
+        Nothing where it has the tested one's options and all that the plugin uses; a warning where
+        its options are others; an error where it lacks what the plugin uses.
+    """
+    untested = f"the slime in {root} is not the tested {TESTED} (624b824a)"
+    missing = missing_names(root)
+    if missing:
+        text = f"{untested}: it lacks what retrain uses, {_few(missing)}; use the tested one"
+        return [Problem("cluster.slime", text)]
+    known = {name for name, flag in known_flags().items() if flag.owner == "slime"}
+    known = {name for name in known if not known_flags()[name].spelling.startswith("--no-")}
+    gone = [f"--{name.replace('_', '-')}" for name in sorted(known.difference(options))]
+    new = [f"--{name.replace('_', '-')}" for name in sorted(set(options) - known_flags().keys())]
+    told = [f"it does not declare {_few(gone)}"] if gone else []
+    told += [f"it also declares {_few(new)}"] if new else []
+    if not told:
+        return []
+    text = f"{untested}: {', and '.join(told)}; what retrain uses of it is there"
+    return [Problem("cluster.slime", text, Severity.WARNING)]
+
+
+def undeclared(source: SlimeSource, sent: Collection[str]) -> list[Problem]:
+    """Refuse options that a slime would not read: it ignores what it does not declare.
+
+    Args:
+        source: The slime of the run.
+        sent: The options of the run, by name.
+    """
+    flags = known_flags()
+    ours = [name for name in sent if name in flags and flags[name].owner == "slime"]
+    gone = [flags[name].spelling for name in ours if name not in source.flags]
     if not gone:
         return []
-    return [
-        Problem(
-            "cluster.slime",
-            f"the slime in {root} is not the tested {TESTED} (624b824a): it does not declare "
-            f"--{gone[0].replace('_', '-')}{_more(gone)}; slime ignores options that it does not "
-            "know",
-            Severity.WARNING,
-        )
-    ]
+    text = (
+        f"the slime in {source.root} does not declare {_few(gone)}, which this run needs: it would "
+        f"train without; use the tested {TESTED} (624b824a)"
+    )
+    return [Problem("cluster.slime", text)]
 
 
-def _more(names: list[str]) -> str:
-    return f" and {len(names) - 1} more of its options" if len(names) > 1 else ""
+def _few(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -1,11 +1,14 @@
 """How a configuration reaches the functions that slime loads inside its Ray actors.
 
 slime sets every key of the file that `--custom-config-path` names as an attribute of its `args`.
-`handover_document` is that file's content; `read_handover` reads it back from `args`.
+`handover_document` is that file's content; `read_handover` reads it back from `args`. The
+configuration stands in it as JSON text: slime reads the file as YAML 1.1, where 1e-5 is a text and
+an escaped emoji two halves.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,15 +44,15 @@ class Handover:
     built_in: bool = False
 
 
-def handover_document(config: RunConfig, run_dir: Path) -> dict[str, Any]:
-    """What `--custom-config-path` must hold; JSON values, without credentials.
+def handover_document(config: RunConfig, run_dir: Path) -> dict[str, str]:
+    """What `--custom-config-path` must hold: texts by name, without credentials.
 
     Args:
         config: The resolved configuration.
         run_dir: The run folder, as the nodes see it.
     """
     return {
-        _CONFIG: redact(config.model_dump(mode="json")),
+        _CONFIG: json.dumps(redact(config.model_dump(mode="json"))),
         _BASE_DIR: str(config.base_dir.absolute()),
         _RUN_DIR: str(run_dir.absolute()),
     }
@@ -93,14 +96,25 @@ def _read_file(path: Path) -> Handover:
 
 
 def _handover(document: Mapping[str, Any], where: str) -> Handover:
-    content = document[_CONFIG]
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"{where}: {_CONFIG} must be a mapping, got {content!r:.80}")
+    content = _content(document[_CONFIG], where)
     try:
-        config = RunConfig.model_validate(dict(content))
+        config = RunConfig.model_validate(content)
     except ValidationError as error:
         raise ConfigError(report(where, explain(error, content, RunConfig))) from error
     base_dir, run_dir = document.get(_BASE_DIR), document.get(_RUN_DIR)
     if base_dir:
         config = config.located(Path(base_dir))
     return Handover(config, Path(run_dir) if run_dir else None)
+
+
+def _content(text: object, where: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text) if isinstance(text, str) else None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{where}: {_CONFIG} must be a configuration as JSON text, got {text!r:.80}; pass the "
+            f"{HANDOVER} that `retrain train` writes"
+        )
+    return content

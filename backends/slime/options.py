@@ -15,9 +15,9 @@ from retrain.errors import ConfigError, nearest
 _PREFIX = "algorithm.hyperparameters.slime_"
 
 TRAIN_ASYNC = "train_async"
-"""`slime_train_async: true` chooses slime's asynchronous loop; no option of slime itself."""
+"""Chooses slime's asynchronous loop, which is another program."""
 
-OWN_OPTIONS = frozenset({TRAIN_ASYNC, *(key.removeprefix("slime_") for key in BRIDGE_OPTIONS)})
+OWN_OPTIONS = frozenset(key.removeprefix("slime_") for key in BRIDGE_OPTIONS)
 """Prefixed keys that this backend answers itself."""
 
 _RESOLVED = frozenset(
@@ -66,7 +66,7 @@ def check_options(
 
 
 def own_option(config: RunConfig, name: str, default: bool) -> bool:
-    """The value of an option that this backend answers itself."""
+    """The value of a `slime_X` switch that this backend answers to."""
     return bool(config.algorithm.hyperparameters.prefixed("slime").get(name, default))
 
 

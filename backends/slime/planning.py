@@ -12,7 +12,7 @@ from backends.base import Plan, Problem, Severity
 from backends.slime.arguments import entry_of, rl_arguments, sft_arguments
 from backends.slime.argv import to_argv
 from backends.slime.flags import known_flags
-from backends.slime.flags_source import SlimeSource, find_source
+from backends.slime.flags_source import SlimeSource, find_source, undeclared
 from backends.slime.layout import Cluster, Layout, Wanted, choose_layout
 from backends.slime.model_arguments import model_arguments, model_notes
 from backends.slime.model_config import find_model, read_model_config
@@ -71,7 +71,7 @@ def make_plan(config: RunConfig, cluster: Cluster | None = None) -> Plan:
         arguments=sent,
         sizes=_sizes(sizes, layout, parallel),
         problems=(
-            *_source_problems(source),
+            *_source_problems(source, sent),
             *model.problems,
             *spread_problems({**model.arguments, **options}, options, parallel),
             *config_problems(config, options, remote_code=model.remote_code),
@@ -200,8 +200,8 @@ def _about_model(error: ConfigError) -> Problem:
     return Problem(_KEY, str(error).removeprefix(f"{_KEY}: "))
 
 
-def _source_problems(source: SlimeSource | None) -> list[Problem]:
-    return [] if source is None else list(source.problems)
+def _source_problems(source: SlimeSource | None, sent: Mapping[str, Any]) -> list[Problem]:
+    return [] if source is None else [*source.problems, *undeclared(source, sent)]
 
 
 def _sizes(sizes: BatchSizes, layout: Layout, parallel: Parallelism) -> dict[str, int]:

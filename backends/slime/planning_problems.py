@@ -1,4 +1,4 @@
-"""What slime cannot honour of a configuration, and what the user should know."""
+"""What the user should know of a plan for slime: what is refused, and what differs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from typing import Any
 
 from backends.base import Problem, Severity
 from backends.slime.options import TRAIN_ASYNC, own_option
+from backends.slime.planning_refusals import refusals
 from backends.slime.sizes import BatchSizes, Parallelism
 from retrain.config import RunConfig
 
 _HYPER = "algorithm.hyperparameters"
-_NO_LORA = (
-    "slime trains all of a model: it has no adapters (LoRA); remove the section, or train on TRL"
-)
-_ENGINES = ("transformers", "sglang")
 
 
 def config_problems(
@@ -27,7 +24,7 @@ def config_problems(
         options: Its `slime_X` options.
         remote_code: Whether the model brings code of its own.
     """
-    return [*_refusals(config, options, remote_code=remote_code), *_warnings(config)]
+    return [*refusals(config, options, remote_code=remote_code), *_warnings(config)]
 
 
 def spread_problems(
@@ -82,54 +79,6 @@ def plan_problems(config: RunConfig, sizes: BatchSizes) -> list[Problem]:
     if sizes.eval_interval is not None:
         found.extend(_evaluation(config, sizes))
     return found
-
-
-def _refusals(config: RunConfig, options: Mapping[str, Any], *, remote_code: bool) -> list[Problem]:
-    hyper = config.algorithm.hyperparameters
-    dr_grpo = config.algorithm.name == "dr_grpo"
-    prompt, context = hyper.max_prompt_len or 0, hyper.max_context_len
-    refused = {
-        "model.peft": (config.model.peft is not None, _NO_LORA),
-        "model.trust_remote_code": (
-            remote_code and not config.model.trust_remote_code,
-            "the model brings code of its own, and slime and SGLang always run it; set true to "
-            "allow that",
-        ),
-        "rollout.engine": (
-            config.rollout.engine not in _ENGINES,
-            f"{config.rollout.engine!r}: slime starts SGLang itself, and rollout.engine serves "
-            "retrain rollout and retrain eval; remove it for training "
-            "(slime_rollout_external_engine_addrs names engines that run already)",
-        ),
-        f"{_HYPER}.loss_aggregation": (
-            dr_grpo and "loss_aggregation" in hyper.given(),
-            "dr_grpo divides by a constant (max_response_len); remove the key",
-        ),
-        f"{_HYPER}.kl_coef": (
-            dr_grpo and hyper.kl_coef > 0,
-            "slime divides the policy's loss by dr_grpo's constant, but the KL divergence by the "
-            "rollout's tokens; use 0, or grpo",
-        ),
-        f"{_HYPER}.max_prompt_len": (
-            context is not None and prompt >= context,
-            f"{prompt} leaves no token to write within max_context_len {context}; lower it",
-        ),
-        f"{_HYPER}.top_p": (
-            hyper.top_p < 1 and config.slime_laptop is not None,
-            "slime then replays which tokens could be drawn, which the laptop's engine does not "
-            "report; use 1",
-        ),
-        f"{_HYPER}.slime_partial_rollout": (
-            bool(options.get("partial_rollout")) and config.rendering.history == "template",
-            "slime's abort cannot read an episode of several segments, which rendering.history: "
-            "template gives; use keep",
-        ),
-        "output_dir": (
-            any(mark in str(config.output_dir) for mark in "{}"),
-            "slime reads { and } in the path of its checkpoints as a place to fill in; rename it",
-        ),
-    }
-    return [Problem(key, text) for key, (wrong, text) in refused.items() if wrong]
 
 
 def _warnings(config: RunConfig) -> list[Problem]:

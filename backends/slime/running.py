@@ -31,6 +31,7 @@ from backends.slime.layout import Cluster
 from backends.slime.planning import make_plan
 from backends.slime.running_failures import training_failure
 from backends.slime.running_log import RunLog
+from backends.slime.training_rows import BEFORE_STEP
 from retrain.compose import check_inputs
 from retrain.config import dump_config, redact
 from retrain.errors import BackendFailure
@@ -171,13 +172,20 @@ def _showing(plan: Plan, folder: RunFolder, done: int) -> Iterator[MetricsFollow
 
 @contextmanager
 def _logging(plan: Plan, folder: RunFolder) -> Iterator[RunLog]:
+    """Keep slime's log; the rows about training are read from it where slime has another hook."""
     steps = plan.sizes["optimizer_steps_per_iteration"]
+    written = plan.arguments.get("custom_megatron_before_train_step_hook_path") == BEFORE_STEP
     with MetricsLog(folder.metrics) as metrics, (folder.path / LOG).open("ab") as file:
-        log = RunLog(file, LogFollower(metrics.write, steps_per_iteration=steps))
+        on_row = _written_by_slime if written else metrics.write
+        log = RunLog(file, LogFollower(on_row, steps_per_iteration=steps))
         try:
             yield log
         finally:
             log.follower.close()
+
+
+def _written_by_slime(iteration: int, row: Mapping[str, float]) -> None:
+    """`training_rows` has written the row."""
 
 
 def _result(plan: Plan, run: Path, latest: Mapping[str, float], *, interrupted: bool) -> RunResult:

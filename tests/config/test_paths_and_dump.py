@@ -89,9 +89,7 @@ json_values = st.recursive(
 )
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.from_regex(r"x[a-z ]{0,8}", fullmatch=True), json_values, max_size=3))
 @example({"x": {"tokens": 0}})
 def test_any_json_settings_survive_the_round_trip(write: Write, values: dict[str, object]) -> None:

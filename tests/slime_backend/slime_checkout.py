@@ -39,7 +39,7 @@ def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _environment(slime: str) -> dict[str, str]:
-    folders = [str(ROOT), str(ROOT / "tests" / "slime"), slime]
+    folders = [str(ROOT), str(ROOT / "tests" / "slime_backend"), slime]
     if not _has_sglang():
         folders.append(str(STAND_INS))
     kept = {k: v for k, v in os.environ.items() if k != "RETRAIN_SLIME_CONFIG"}

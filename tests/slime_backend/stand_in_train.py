@@ -7,11 +7,16 @@ there for ever.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
 import time
+from argparse import Namespace
+from importlib import import_module
 from pathlib import Path
+
+FORMAT = "[2026-08-01 10:00:00] model.py:918 - %(message)s"
 
 
 def option(name: str, default: str = "") -> str:
@@ -20,7 +25,16 @@ def option(name: str, default: str = "") -> str:
 
 
 def log(text: str) -> None:
-    print(f"[2026-08-01 10:00:00] model.py:918 - {text}", flush=True)
+    logging.getLogger("slime.stand_in").info(text)
+
+
+def begin_step(handover: dict[str, str], rollout: int) -> None:
+    """Call the hook that slime calls ahead of an optimizer step."""
+    module, _, name = option("custom-megatron-before-train-step-hook-path").rpartition(".")
+    sizes = ("rollout-batch-size", "n-samples-per-prompt", "global-batch-size")
+    args = Namespace(**handover, **{size.replace("-", "_"): int(option(size)) for size in sizes})
+    optimizer = Namespace(param_groups=[{"lr": 1e-06}])
+    getattr(import_module(module), name)(args, rollout, 0, [], optimizer, None)
 
 
 def first_rollout(save: Path) -> int:
@@ -41,6 +55,7 @@ def save_checkpoint(save: Path, rollout: int) -> None:
 def main() -> None:
     handover = json.loads(Path(option("custom-config-path")).read_text())
     run, save = Path(handover["retrain_run_dir"]), Path(option("save"))
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format=FORMAT)
     fault, _, at = os.environ.get("STAND_IN", "").partition(":")
     seen = {name: os.environ.get(name) for name in ("PYTHONPATH", "CUDA_DEVICE_MAX_CONNECTIONS")}
     log(f"environment {json.dumps(seen)}")
@@ -55,7 +70,8 @@ def main() -> None:
         if at == str(rollout) and fault == "hang":
             log("waiting for ever")
             time.sleep(600)
-        rates = "'train/grad_norm': nan, 'train/lr-pg_0': 1e-06"
+        begin_step(handover, rollout)
+        rates = "'train/grad_norm': nan, 'train/lr-pg_0': 9e-07"
         log(f"step {rollout}: {{'train/loss': 0.25, {rates}}}")
         log(f"perf {rollout}: {{'perf/actor_train_time': 1.5, 'perf/train_time': 2.0}}")
         save_checkpoint(save, rollout)

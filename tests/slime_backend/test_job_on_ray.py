@@ -139,6 +139,14 @@ def test_a_failed_run_says_why_and_goes_on_to_its_end(make: Make, ray: RayCluste
     assert SECRET not in json.dumps(jobs(ray))
 
 
+def test_the_rows_come_from_the_log_where_the_user_has_a_hook_of_his_own(make: Make) -> None:
+    hook = {"slime_custom_megatron_before_train_step_hook_path": "builtins.print"}
+    result = train(make(num_iterations=1, **hook))
+    assert result.metrics["train/learning_rate"] == 9e-7, "as slime logs it: of the next step"
+    (row,) = [r for r in read_metrics(result.run_dir / "metrics.jsonl") if "train/loss" in r.values]
+    assert (row.iteration, row.values["train/seconds"]) == (1, 1.5)
+
+
 def _assert_environment(config: RunConfig, log: str) -> None:
     environment = json.loads(log.split("environment ")[1].splitlines()[0])
     path = environment["PYTHONPATH"].split(":")

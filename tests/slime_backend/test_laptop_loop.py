@@ -2,111 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from laptop_world import MARKS, Loop, laptop_config, train, wait_until_nothing_is_left
 
-from backends.slime.backend import SlimeBackend
-from retrain.config import RunConfig
-from retrain.report.result import RunResult
-
-NAMED = os.environ.get("RETRAIN_SLIME") and os.environ.get("RETRAIN_MEGATRON")
-pytestmark = [
-    pytest.mark.slime,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(not NAMED, reason="set RETRAIN_SLIME and RETRAIN_MEGATRON to checkouts"),
-]
+pytestmark = MARKS
 
 pytest.importorskip("ray", reason="needs ray: pip install 'retrain[slime]'")
 pytest.importorskip("wandb", reason="needs what slime imports: its requirements.txt")
 
-HYPER = {
-    "num_iterations": 3,
-    "rollout_batch_size": 4,
-    "n_samples_per_prompt": 4,
-    "learning_rate": 1e-3,
-    "max_tokens_per_turn": 8,
-    "max_response_len": 64,
-    "save_interval": 1,
-    "slime_update_weight_disk_keep_files": True,
-}
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A run that has ended."""
-
-    config: RunConfig
-    result: RunResult
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return read(self.result.run_dir / "metrics.jsonl")
-
-    def samples(self, iteration: int) -> list[dict[str, Any]]:
-        return read(self.result.run_dir / "samples" / f"{iteration}.jsonl")
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def left_of(run: Path) -> list[str]:
-    """Processes that were started for a run: it stands in their command line or environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            said = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if str(run).encode() in said:
-            found.append(process.name)
-    return found
-
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("laptop")
-
-
-@pytest.fixture(scope="module")
-def config(folder: Path, demo_model: Path) -> RunConfig:
-    return RunConfig.model_validate(
-        {
-            "experiment_name": "laptop",
-            "seed": 5,
-            "output_dir": str(folder / "run"),
-            "model": {"name_or_path": str(demo_model), "threads": 1},
-            "environment": {"type": "plugin_world:World"},
-            "prompt_source": {
-                "type": "list",
-                "source_config": {"items": [f"question {n}" for n in range(7)]},
-            },
-            "slime_laptop": {},
-            "cluster": {"python_path": [str(Path(__file__).parent)]},
-            "algorithm": {
-                "name": "grpo",
-                "backend": "slime",
-                "hyperparameters": HYPER,
-            },
-        }
-    )
-
-
-def train(config: RunConfig, *, resume: bool = False) -> Loop:
-    backend = SlimeBackend()
-    result = backend.train(backend.plan(config), resume=resume)
-    return Loop(config, result)
-
-
-@pytest.fixture(scope="module")
-def loop(config: RunConfig) -> Loop:
-    return train(config)
+def loop(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> Loop:
+    keep = {"slime_update_weight_disk_keep_files": True}
+    return train(laptop_config(tmp_path_factory.mktemp("laptop") / "run", demo_model, keep))
 
 
 def weights(folder: Path) -> dict[str, Any]:
@@ -144,7 +56,7 @@ def test_a_batch_trains_on_what_was_sampled_only(loop: Loop) -> None:
 
 
 def test_nothing_is_left_running_and_no_weights_lie_about(loop: Loop) -> None:
-    assert left_of(loop.result.run_dir) == []
+    wait_until_nothing_is_left(loop.result.run_dir)
     assert not (loop.result.run_dir / "weights").exists()
 
 

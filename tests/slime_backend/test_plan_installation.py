@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from plan_configs import SFT, make_config
+from plan_configs import COLOCATED, SFT, make_config
+from slime_text import OWN, options_text, write_slime
 
 from backends.slime.backend import SlimeBackend
 from backends.slime.flags import known_flags
+from backends.slime.flags_contract import missing_names
 from backends.slime.flags_source import declared_flags
 from backends.slime.installation import Installation
 from retrain.errors import MissingDependency
@@ -21,25 +23,17 @@ def write(root: Path, *files: str) -> None:
         (root / name).touch()
 
 
-def slime_source(options: list[str]) -> str:
-    calls = "".join(f"    parser.add_argument({option!r}, type=int)\n" for option in options)
-    return f"def add(parser):\n{calls or '    pass'}\n"
-
-
 @pytest.fixture
 def whole(tmp_path: Path) -> Path:
     """A folder with everything, as far as one can see without importing it."""
     write(
         tmp_path,
         "slime/__init__.py",
-        "slime/utils/arguments.py",
         "megatron/training/arguments.py",
         "sglang/__init__.py",
         "ray/__init__.py",
     )
-    own = [flag.spelling for flag in known_flags().values() if flag.owner == "slime"]
-    (tmp_path / "slime/utils/arguments.py").write_text(slime_source(own))
-    return tmp_path
+    return write_slime(tmp_path)
 
 
 def faults(root: Path) -> list[str]:
@@ -80,14 +74,33 @@ def test_one_missing_package_is_one_problem(whole: Path, name: str) -> None:
 
 
 def test_another_version_of_slime_is_a_warning(whole: Path) -> None:
-    (whole / "slime/utils/arguments.py").write_text(slime_source(["--lr"]))
+    write_slime(whole, [*OWN[1:], "--brand-new"])
     (problem,) = Installation.of([str(whole)]).problems()
     assert not problem.stops
     assert "is not the tested 0.3.1 (624b824a)" in problem.message
+    assert f"does not declare {OWN[0]}, and it also declares --brand-new" in problem.message
+
+
+@pytest.mark.parametrize("gone", ["Sample.append_response_tokens", "post.headers"])
+def test_a_slime_without_what_the_plugin_uses_is_refused(whole: Path, gone: str) -> None:
+    write_slime(whole, without=gone)
+    (problem,) = Installation.of([str(whole)]).problems()
+    assert problem.stops
+    assert "is not the tested 0.3.1 (624b824a): it lacks what retrain uses" in problem.message
+    assert gone in problem.message
+
+
+def test_a_run_that_needs_an_option_which_slime_lacks_is_refused(tmp_path: Path) -> None:
+    """slime ignores what it does not declare, so the run would train by slime's own advantages."""
+    hook = "--custom-reward-post-process-path"
+    root = write_slime(tmp_path / "older", [option for option in OWN if option != hook])
+    config = make_config(tmp_path, COLOCATED, cluster={"slime": str(root)})
+    (error,) = SlimeBackend().plan(config).errors
+    assert f"does not declare {hook}, which this run needs" in error.message
 
 
 def test_options_are_read_from_the_source_without_running_it() -> None:
-    source = "raise SystemExit\n" + slime_source(["--one-thing", "short"])
+    source = "raise SystemExit\n" + options_text(["--one-thing", "short"])
     source += "reset_arg(parser, '--other', choices=['a', 'b'], nargs='+')\nprint('--none')\n"
     source += "parser.add_argument('--on', action='store_true')\n"
     source += "parser.add_argument('--both', action=argparse.BooleanOptionalAction)\n"
@@ -111,6 +124,12 @@ def test_the_tested_slime_declares_what_the_table_holds() -> None:
             assert table[name].choices == flag.choices
         assert table[name].switch == flag.switch
     assert {name for name in table if not name.startswith("no_offload")} <= declared.keys()
+
+
+@pytest.mark.slime
+@pytest.mark.skipif("RETRAIN_SLIME" not in os.environ, reason="set RETRAIN_SLIME to a checkout")
+def test_the_tested_slime_holds_what_the_plugin_uses() -> None:
+    assert missing_names(Path(os.environ["RETRAIN_SLIME"])) == []
 
 
 def test_a_cluster_brings_its_own(tmp_path: Path) -> None:

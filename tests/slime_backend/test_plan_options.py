@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from plan_configs import make_config
+from slime_text import OWN, write_slime
 
 from backends.slime.flags import known_flags
 from backends.slime.flags_source import declared_flags
@@ -154,15 +155,14 @@ def test_the_slime_here_is_asked_for_what_the_table_lacks(config: Any) -> None:
 
 
 def test_a_newer_slime_in_a_checkout_is_read(config: Any, tmp_path: Path) -> None:
-    arguments = tmp_path / "checkout" / "slime" / "utils" / "arguments.py"
-    arguments.parent.mkdir(parents=True)
-    arguments.write_text("p.add_argument('--brand-new', type=int)\n")
-    cluster = {"cluster": {"slime": str(tmp_path / "checkout")}}
+    checkout = write_slime(tmp_path / "checkout", [*OWN, "--brand-new"])
     sizes = {"num_iterations": 2, "slime_brand_new": 3}
-    plan = make_plan(make_config(tmp_path, {"model": "qwen3-0.6B", "hyper": sizes}, **cluster))
+    chosen = {"model": "qwen3-0.6B", "hyper": sizes}
+    plan = make_plan(make_config(tmp_path, chosen, cluster={"slime": str(checkout)}))
     assert plan.command[-2:] == ("--brand-new", "3")
     (warning,) = (p for p in plan.problems if p.key == "cluster.slime")
     assert not warning.stops and "is not the tested 0.3.1" in warning.message
+    assert "also declares --brand-new" in warning.message
 
 
 def test_the_bridge_options_are_answered_and_not_sent(config: Any) -> None:

@@ -67,10 +67,27 @@ def test_only_bare_arguments_mean_the_built_in_run() -> None:
 def test_what_does_not_fit_is_named() -> None:
     wrong = {"experiment_name": "x", "algorithm": {"name": "grpo", "hyperparamters": {}}}
     with pytest.raises(ConfigError, match=r"--custom-config-path") as raised:
-        read_handover(Namespace(retrain_config=wrong))
+        read_handover(Namespace(retrain_config=json.dumps(wrong)))
     assert "hyperparameters" in str(raised.value)
-    with pytest.raises(ConfigError, match="must be a mapping, got 'x'"):
-        read_handover(Namespace(retrain_config="x"))
+    for unreadable in ("x", "[1]", wrong, 5):
+        with pytest.raises(ConfigError, match="must be a configuration as JSON text, got"):
+            read_handover(Namespace(retrain_config=unreadable))
+
+
+def test_slimes_yaml_reader_changes_no_value(tmp_path: Path) -> None:
+    """slime loads the file with PyYAML, which takes 1e-05 for a text and breaks an emoji."""
+    yaml = pytest.importorskip("yaml", reason="slime's YAML reader")
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        CONFIG.replace("3e-4", "1e-5").replace("api_key: ", "tolerance: 1e-9, sign: 😀, k: ")
+    )
+    config = load_config(path)
+    text = json.dumps(handover_document(config, tmp_path / "run"), indent=2)
+    back = read_handover(Namespace(**yaml.safe_load(text)))
+    assert dump_config(back.config) == dump_config(config)
+    assert back.config.algorithm.hyperparameters.learning_rate == 1e-5
+    settings = back.config.environment.env_specific_config
+    assert (settings["tolerance"], settings["sign"]) == (1e-9, "😀")
 
 
 def test_bridges_are_made_once_per_configuration(slime_config: Any, slime_args: Any) -> None:

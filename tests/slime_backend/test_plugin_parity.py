@@ -47,7 +47,7 @@ def test_both_backends_train_on_the_same_rows(slime_config: Any, tmp_path: Path)
     config = configured(slime_config, "replaying", answers)
     path = tmp_path / "config.json"
     path.write_text(config.model_dump_json())
-    done = run([str(ROOT / "tests" / "slime" / "both_conversions.py"), str(path)], tmp_path)
+    done = run([str(ROOT / "tests" / "slime_backend" / "both_conversions.py"), str(path)], tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.strip().splitlines()[-1])
     assert result["rows"] == [15, 15]
