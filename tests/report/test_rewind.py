@@ -98,7 +98,7 @@ def test_a_row_edited_by_hand_is_named_and_nothing_moves(run: RunFolder) -> None
     assert not (run.path / "superseded").exists()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cut=st.integers(0, 10_000), checkpoint=st.integers(0, 6))
 def test_wherever_the_file_was_cut_rows_are_kept_or_moved(
     tmp_path_factory: pytest.TempPathFactory, cut: int, checkpoint: int
