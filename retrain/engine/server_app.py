@@ -14,8 +14,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 
 from retrain import __version__
-from retrain.engine.server_answers import error_answer, loads_answer, worker_answer
+from retrain.engine.server_answers import error_answer, worker_answer
 from retrain.engine.server_errors import RequestRefused
+from retrain.engine.server_information import add_information
 from retrain.engine.server_protocol import (
     AbortBody,
     ContinueBody,
@@ -43,7 +44,7 @@ def make_app(service: ModelService) -> FastAPI:
     app.add_exception_handler(EngineFailure, _failed)
     _add_turns(app, service)
     _add_control(app, service)
-    _add_information(app, service)
+    add_information(app, service)
     _add_router(app, service)
     return app
 
@@ -100,62 +101,6 @@ def _add_control(app: FastAPI, service: ModelService) -> None:
     @app.post("/resume_memory_occupation")
     async def take(body: MemoryBody) -> None:
         await service.resume_memory(body.tags)
-
-
-def _add_information(app: FastAPI, service: ModelService) -> None:
-    @app.get("/health")
-    @app.get("/health_generate")
-    async def health() -> Response:
-        well = not service.requests.stopping and await service.healthy()
-        return Response(status_code=200 if well else 503)
-
-    @app.get("/model_info")
-    @app.get("/get_model_info")
-    async def model_info() -> dict[str, Any]:
-        config = service.loaded.model.config
-        return {
-            "model_path": service.model_path,
-            "tokenizer_path": service.loaded.path,
-            "is_generation": True,
-            "preferred_sampling_params": None,
-            "weight_version": service.versions.current,
-            "has_image_understanding": False,
-            "has_audio_understanding": False,
-            "model_type": config.model_type,
-            "architectures": config.architectures,
-        }
-
-    @app.get("/server_info")
-    @app.get("/get_server_info")
-    async def server_info() -> dict[str, Any]:
-        return {
-            "model_path": service.model_path,
-            "tokenizer_path": service.loaded.path,
-            "weight_version": service.versions.current,
-            "tp_size": 1,
-            "pp_size": 1,
-            "dp_size": 1,
-            "ep_size": 1,
-            "disaggregation_mode": "null",
-            "enable_memory_saver": False,
-            "enable_deterministic_inference": True,
-            "context_length": service.loaded.context_length,
-            "max_running_requests": service.loaded.max_running_requests,
-            "version": f"retrain {__version__}",
-        }
-
-    @app.get("/get_weight_version")
-    @app.get("/weight_version")
-    async def weight_version() -> dict[str, str]:
-        return {"weight_version": service.versions.current}
-
-    @app.get("/v1/loads")
-    async def loads() -> dict[str, Any]:
-        requests = service.requests
-        most = service.loaded.max_running_requests
-        running = min(len(requests.running), most)
-        waiting = len(requests.running) - running + requests.waiting
-        return loads_answer(running=running, waiting=waiting, most=most)
 
 
 def _add_router(app: FastAPI, service: ModelService) -> None:
