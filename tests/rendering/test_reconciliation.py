@@ -85,3 +85,10 @@ def test_no_marker_stands_twice_in_a_stream(marked: MakeTokenizer) -> None:
     text = renderer.decode(ids)
     assert text.count("<|observation|>") == 1
     assert "</tool_call><|observation|>\n<tool_response>\n42" in text
+
+
+def test_a_result_is_named_after_the_call_that_it_answers(marked: MakeTokenizer) -> None:
+    calls = (ToolCall("calculator", {"expression": "6*7"}, "b"), ToolCall("clock", {}, "a"))
+    results = (Message("tool", "noon", tool_call_id="a"), Message("tool", "42", tool_call_id="b"))
+    text = after(marked("gemma4"), Action(tool_calls=calls), results, "<|tool_response>", GEMMA4)
+    assert text.index("response:clock{") < text.index("noon") < text.index("response:calculator{")
