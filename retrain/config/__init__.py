@@ -6,18 +6,17 @@ from retrain.config.hyperparameters import BRIDGE_OPTIONS, Hyperparameters
 from retrain.config.load import load_config
 from retrain.config.peft import PeftConfig
 from retrain.config.redact import REDACTED, is_credential, redact, redact_text
+from retrain.config.rollout import ExecutorConfig, FailureConfig, RolloutConfig
 from retrain.config.run import RunConfig, StageConfig
 from retrain.config.sections import (
     ClusterConfig,
     EnvironmentConfig,
     EvaluationConfig,
-    FailureConfig,
     ModelConfig,
     PromptSourceConfig,
     RenderingConfig,
     RewardComponentConfig,
     RewardSetupConfig,
-    RolloutConfig,
     SlimeLaptopConfig,
 )
 from retrain.config.vocabulary import ROWS
@@ -30,6 +29,7 @@ __all__ = [
     "ClusterConfig",
     "EnvironmentConfig",
     "EvaluationConfig",
+    "ExecutorConfig",
     "FailureConfig",
     "Hyperparameters",
     "ModelConfig",

@@ -51,6 +51,12 @@ algorithm:
   as `api_key`, `hf_token` or `password` is written as `<redacted>`.
 """
 
+_ENVIRONMENT_SOURCE = """\
+### `source_config` of `type: environment`
+
+The arguments of the environment's class method `tasks`; [prompts.md](prompts.md) describes it.
+"""
+
 _STAGES = """\
 ## `stages`
 
@@ -87,7 +93,8 @@ These are answered by the backend itself:
 
 def render() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, *_sections(RunConfig, ""), *_source_sections(), _STAGES]
+    parts = [_INTRODUCTION, *_sections(RunConfig, ""), *_source_sections()]
+    parts += [_ENVIRONMENT_SOURCE, _STAGES]
     return "\n".join([*parts, _HYPERPARAMETERS, _vocabulary(), _OPTIONS, _bridge_options()])
 
 

@@ -24,7 +24,7 @@ BRIDGE_OPTIONS: Mapping[str, str] = {
     "slime_use_retrain_environment": "episodes run in retrain's environment; false is refused",
     "slime_use_retrain_rewards": "rewards come from retrain's calculator; false is refused",
     "slime_gradient_checkpointing": "recompute activations in the backward pass",
-    "slime_train_async": "generate the next rollout while this one is trained on",
+    "slime_train_async": "the same key as `rollout.asynchronous`",
 }
 """Prefixed keys that are no option of the framework: the backend itself answers to them."""
 

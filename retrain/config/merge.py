@@ -8,7 +8,8 @@ from typing import Any
 from retrain.config.section import At
 from retrain.config.vocabulary import SYNONYMS
 
-_TYPED = (("environment",), ("prompt_source",), ("evaluation", "prompt_source"))
+_EXECUTOR = ("rollout", "executor")
+_TYPED = (("environment",), ("prompt_source",), ("evaluation", "prompt_source"), _EXECUTOR)
 _HYPERPARAMETERS = ("algorithm", "hyperparameters")
 _EITHER = {"num_iterations": "num_epochs", "num_epochs": "num_iterations"}
 
@@ -19,7 +20,7 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any], at: At = ()) ->
     Mappings merge key by key, everything else is replaced. Two things besides:
 
     - A section whose `type` changes is replaced as a whole: the settings of one prompt source or
-      environment mean nothing to another.
+      environment mean nothing to another. An executor's `type` may stand alone, in its place.
     - A hyperparameter replaces its synonyms, and num_epochs replaces num_iterations.
 
     Args:
@@ -34,12 +35,16 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any], at: At = ()) ->
         displaced = {name for key, value in over.items() for name in _displaced(key, value)}
     merged = {key: value for key, value in base.items() if key in over or key not in displaced}
     for key, value in over.items():
-        below = merged.get(key)
+        below = _as_section(merged.get(key), (*at, key))
         if isinstance(below, Mapping) and isinstance(value, Mapping):
             merged[key] = deep_merge(below, value, (*at, key))
         else:
             merged[key] = value
     return merged
+
+
+def _as_section(value: object, at: At) -> object:
+    return {"type": value} if at == _EXECUTOR and isinstance(value, str) else value
 
 
 def _displaced(key: str, value: object) -> set[str]:

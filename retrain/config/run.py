@@ -19,6 +19,7 @@ from pydantic import (
 from retrain.config.algorithm import AlgorithmConfig
 from retrain.config.merge import deep_merge
 from retrain.config.problems import explain, report
+from retrain.config.rollout import RolloutConfig
 from retrain.config.section import At, Section, faults
 from retrain.config.sections import (
     ClusterConfig,
@@ -28,7 +29,6 @@ from retrain.config.sections import (
     PromptSourceConfig,
     RenderingConfig,
     RewardSetupConfig,
-    RolloutConfig,
     SlimeLaptopConfig,
 )
 from retrain.config.vocabulary import ROWS, SFT_KEYS
@@ -116,6 +116,13 @@ class RunConfig(Section):
         own = self.evaluation.temperature if self.evaluation else None
         return own if own is not None else self.algorithm.hyperparameters.temperature
 
+    @property
+    def asynchronous(self) -> bool:
+        """Whether the next batch is collected while this one is trained on."""
+        hyper, backend = self.algorithm.hyperparameters, self.algorithm.backend
+        ahead = backend == "slime" and hyper.prefixed("slime").get("train_async", False) is True
+        return self.rollout.asynchronous or ahead
+
     def located(self, base_dir: Path) -> RunConfig:
         """The same configuration, as read from a file in `base_dir`."""
         copy = self.model_copy()
@@ -173,6 +180,7 @@ class RunConfig(Section):
         found = _repeated_stages(self.stages)
         if not self.stages:
             found += [(("algorithm", *at), text) for at, text in self.algorithm.incomplete()]
+            found += _loop_faults(self)
             if self.algorithm.hyperparameters.eval_interval and self.evaluation is None:
                 at = ("algorithm", "hyperparameters", "eval_interval")
                 found.append((at, "is set, but there is no evaluation section; add one"))
@@ -188,6 +196,20 @@ def _repeated_stages(stages: tuple[StageConfig, ...]) -> list[tuple[At, str]]:
         for i, name in enumerate(names)
         if name in names[:i]
     ]
+
+
+def _loop_faults(config: RunConfig) -> list[tuple[At, str]]:
+    """`slime_train_async` and `rollout.asynchronous` are one key, and bound the weights' age."""
+    found: list[tuple[At, str]] = []
+    option = config.algorithm.hyperparameters.prefixed("slime").get("train_async")
+    slime = config.algorithm.backend == "slime"
+    if slime and option is False and config.rollout.asynchronous:
+        text = "false contradicts rollout.asynchronous: true; they are the same key, keep one"
+        found.append((("algorithm", "hyperparameters", "slime_train_async"), text))
+    if config.asynchronous and config.rollout.max_staleness == 0:
+        text = "0 allows no older weights, and an asynchronous batch is one update old; use 1"
+        found.append((("rollout", "max_staleness"), text))
+    return found
 
 
 def _meant_for_sft(given: dict[str, Any]) -> dict[str, Any]:

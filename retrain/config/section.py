@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 At = tuple[str | int, ...]
@@ -66,6 +66,18 @@ def _not_json(value: object, at: At) -> list[tuple[At, str]]:
 
 JsonMapping = Annotated[dict[str, Any], AfterValidator(_json_only)]
 """Free settings of a user's own code: JSON values, since they may cross a process."""
+
+
+def _a_name_or_mapping(value: object) -> object:
+    if isinstance(value, dict) and value:
+        return _json_only(value)
+    if isinstance(value, str) and value:
+        return value
+    raise faults(((), f"expected a name, or a mapping, got {value!r:.60}"))
+
+
+NameOrMapping = Annotated[str | dict[str, Any], BeforeValidator(_a_name_or_mapping)]
+"""What is chosen by name, alone or with its settings."""
 
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 """A list of texts."""

@@ -10,9 +10,7 @@ from pydantic import model_validator as check
 from pydantic_core import PydanticCustomError
 
 from retrain.config.peft import PeftConfig
-from retrain.config.section import JsonMapping, Positive, Seconds, Section, Texts, faults
-
-FailureActionName = Literal["mask", "retry", "refill", "raise"]
+from retrain.config.section import JsonMapping, Positive, Section, Texts, faults
 
 
 class ModelConfig(Section):
@@ -61,14 +59,41 @@ class JsonlSourceConfig(RowKeysConfig):
     path: str = Field(min_length=1, description="the file")
 
 
-SOURCES: dict[str, type[BaseModel]] = {"list": ListSourceConfig, "jsonl": JsonlSourceConfig}
-"""The prompt sources whose settings are known here; others check their own."""
+class DatasetSourceConfig(RowKeysConfig):
+    """`type: dataset`: rows of a Hugging Face dataset."""
+
+    path: str = Field(
+        min_length=1,
+        description="a dataset on the Hugging Face Hub (openai/gsm8k), a folder of data files or "
+        "one that save_to_disk wrote, or a parquet, arrow, json, jsonl, csv or tsv file",
+    )
+    name: str | None = Field(
+        default=None, min_length=1, description="its configuration, where it has several (main)"
+    )
+    split: str = Field(
+        default="train", min_length=1, description="its split, or a part of one (train[:10%])"
+    )
+    revision: str | None = Field(default=None, description="branch, tag or commit on the Hub")
+    columns: Annotated[tuple[str, ...] | None, Field(strict=False)] = Field(
+        default=None, description="columns that become metadata; null: all"
+    )
+    limit: Positive | None = Field(default=None, description="rows, from the first one; null: all")
+
+
+SOURCES: dict[str, type[BaseModel]] = {
+    "list": ListSourceConfig,
+    "jsonl": JsonlSourceConfig,
+    "dataset": DatasetSourceConfig,
+}
+"""The prompt sources whose settings are known here; an environment checks its own."""
 
 
 class PromptSourceConfig(Section):
     """Where the tasks come from."""
 
-    type: Literal["list", "jsonl", "dataset", "environment"] = Field(description="the kind")
+    type: Literal["list", "jsonl", "dataset", "environment"] = Field(
+        description="the kind; environment: the environment's class makes the tasks"
+    )
     source_config: JsonMapping = Field(
         default_factory=dict, validate_default=True, description="what this kind needs"
     )
@@ -120,42 +145,6 @@ class RewardSetupConfig(Section):
     environment_reward_weight: float = Field(
         default=1.0, description="weight of the environment's own rewards"
     )
-
-
-class FailureConfig(Section):
-    """What happens when an episode fails, by where it failed."""
-
-    environment: FailureActionName = Field(default="mask", description="reset or step")
-    tool: FailureActionName = Field(default="mask", description="a tool's infrastructure")
-    rendering: FailureActionName = Field(default="mask", description="the chat template")
-    engine: FailureActionName = Field(default="raise", description="after `engine_retries`")
-
-
-class RolloutConfig(Section):
-    """How episodes are run."""
-
-    engine: str | JsonMapping = Field(
-        default="transformers",
-        description="what writes the turns of `rollout` and `eval`: transformers, sglang, openai, "
-        "vllm or package.module:function, alone or as {name: …, urls: …}",
-    )
-    owner: Literal["retrain", "slime"] = Field(
-        default="retrain",
-        description="who fills an iteration: retrain's collector, or slime's own rollout manager, "
-        "which then calls one episode at a time (slime only)",
-    )
-    concurrency: Positive = Field(default=64, description="episodes at a time")
-    failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
-    engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")
-    episode_retries: int = Field(default=2, ge=0, description="retries of a `retry` failure")
-    max_failure_rate: float = Field(
-        default=0.5, ge=0, le=1, description="share of a batch that may fail before the run stops"
-    )
-    max_turns: Positive | None = Field(default=None, description="model turns of an episode")
-    step_timeout: Seconds = Field(default=60.0, description="seconds for reset, step or close")
-    generate_timeout: Seconds = Field(default=600.0, description="seconds for one model turn")
-    reward_timeout: Seconds = Field(default=60.0, description="seconds for one reward function")
-    episode_timeout: Seconds | None = Field(default=None, description="seconds for an episode")
 
 
 class RenderingConfig(Section):

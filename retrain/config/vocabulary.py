@@ -52,7 +52,11 @@ class Vocabulary(Section):
         Field(gt=0),
         Row(
             "prompts per iteration",
-            Word("generation_batch_size", False, "rollout_batch_size x n_samples_per_prompt"),
+            Word(
+                "steps_per_generation",
+                False,
+                "rollouts of an iteration / per_device_train_batch_size / devices",
+            ),
             Word("rollout_batch_size"),
         ),
     ] = 8
@@ -72,9 +76,9 @@ class Vocabulary(Section):
             "rollouts per optimizer step; must divide rollout_batch_size x n_samples_per_prompt. "
             "For sft, demonstrations per optimizer step",
             Word(
-                "per_device_train_batch_size",
+                "gradient_accumulation_steps",
                 False,
-                "x gradient_accumulation_steps x devices",
+                "global_batch_size / per_device_train_batch_size / devices",
             ),
             Word("global_batch_size"),
             sft=True,
@@ -259,7 +263,7 @@ class Vocabulary(Section):
         Field(gt=0),
         Row(
             "iterations between evaluations",
-            Word("eval_steps", False, "in optimizer steps"),
+            Word(note="retrain evaluates between TRL's steps"),
             Word("eval_interval"),
         ),
     ] = None
