@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retrain.errors import DataError
-from retrain.report.atomic import replace_bytes
+from retrain.rollout.state_file import State, read_state, write_state
 
 START = Path("state") / "start.json"
 """Written before a run begins, so that a resume finds it where there is no checkpoint yet."""
+
+_KIND = "start of a run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +54,25 @@ def write_start(run_dir: Path, start: Start) -> None:
         "buffer": dict(start.buffer),
         "unfinished": start.unfinished,
     }
-    path = run_dir / START
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, (json.dumps(row, indent=2) + "\n").encode())
+    write_state(run_dir / START, _KIND, State(row))
 
 
 def read_start(run_dir: Path) -> Start | None:
     """The start of a run; None for a run that began by itself.
 
     Raises:
-        DataError: The file is not what `write_start` writes.
+        DataError: The file is damaged, or of a newer version.
     """
     path = run_dir / START
     if not path.exists():
         return None
-    try:
-        row = json.loads(path.read_text(encoding="utf-8"))
-        return Start(
-            run=Path(row["run"]),
-            backend=str(row["backend"]),
-            iteration=int(row["iteration"]),
-            model_dir=Path(row["model"]),
-            buffer=dict(row["buffer"]),
-            unfinished=int(row["unfinished"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); restore it from a copy") from error
+    remedy = "restore it from a copy, or begin again in another output_dir"
+    row = read_state(path, _KIND, remedy).content
+    return Start(
+        run=Path(row["run"]),
+        backend=str(row["backend"]),
+        iteration=int(row["iteration"]),
+        model_dir=Path(row["model"]),
+        buffer=dict(row["buffer"]),
+        unfinished=int(row["unfinished"]),
+    )

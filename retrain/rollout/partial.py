@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from inspect import signature
+from typing import Any, TypeAlias
 
-from retrain.errors import ConfigError
+from retrain.errors import ConfigError, DataError
 from retrain.registry import Registry
 from retrain.rollout.request import GroupRequest
+from retrain.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,36 @@ class PartialGroup:
     begun: int
     tokens: int = 0
     weight_versions: tuple[str, ...] = ()
+
+    def row(self) -> dict[str, Any]:
+        """The group as JSON values; its task by its id."""
+        return {
+            "index": self.request.index,
+            "task": self.request.task.id,
+            "visit": self.request.visit,
+            "begun": self.begun,
+            "tokens": self.tokens,
+            "weight_versions": list(self.weight_versions),
+        }
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any], tasks: Mapping[str, Task]) -> PartialGroup:
+        """Read what `row` gave.
+
+        Args:
+            row: The JSON values.
+            tasks: The tasks of the prompt source by id.
+
+        Raises:
+            DataError: The task is no longer there.
+        """
+        if row["task"] not in tasks:
+            raise DataError(
+                f"data state: task {row['task']!r} is half played and no longer in the prompt "
+                "source; resume with the same one, or start a new run"
+            )
+        request = GroupRequest(row["index"], tasks[row["task"]], row["visit"])
+        return cls(request, row["begun"], row["tokens"], tuple(row["weight_versions"]))
 
 
 BufferFilter: TypeAlias = Callable[[Sequence[PartialGroup], int], Sequence[PartialGroup]]
@@ -58,6 +90,29 @@ def freshest_weights(groups: Sequence[PartialGroup], count: int) -> Sequence[Par
     return sorted(groups, key=lambda group: (-group.begun, group.request.index))[:count]
 
 
+def find_buffer_filter(name: str, key: str = "rollout.buffer_filter") -> BufferFilter:
+    """Find a buffer filter.
+
+    Args:
+        name: One of those here, an import path `package.module:function`, or an entry point.
+        key: Where it stands in the configuration, for messages.
+
+    Raises:
+        ConfigError: There is none of that name, or it cannot be called with groups and a count.
+    """
+    found = BUFFER_FILTERS.get(name)
+    if not callable(found):
+        raise ConfigError(f"{key}: {name!r} is no function")
+    try:
+        signature(found).bind((), 0)
+    except TypeError as error:
+        raise ConfigError(
+            f"{key}: {name!r} cannot be called ({error}); a buffer filter takes "
+            "(partial groups, most that may go on) and returns those that go on"
+        ) from None
+    return found
+
+
 def choose(
     filter_: BufferFilter, groups: Sequence[PartialGroup], count: int
 ) -> tuple[PartialGroup, ...]:
@@ -69,15 +124,22 @@ def choose(
         count: Most that may go on.
 
     Raises:
-        ConfigError: It returned too many, one twice, or one that is not there.
+        ConfigError: It raised, or returned something else than at most `count` of the groups.
     """
-    chosen = tuple(filter_(groups, count))
-    known = {group.request.index for group in groups}
-    indices = [group.request.index for group in chosen]
-    if len(indices) > count or len(set(indices)) != len(indices) or not set(indices) <= known:
-        name = getattr(filter_, "__name__", type(filter_).__name__)
+    name = getattr(filter_, "__name__", type(filter_).__name__)
+    key = f"rollout.buffer_filter {name!r}"
+    try:
+        chosen = tuple(filter_(tuple(groups), count))
+    except Exception as error:  # a user's own code, which may raise anything
+        raise ConfigError(f"{key}: {type(error).__name__}: {error}") from error
+    known = {group.request.index: group for group in groups}
+    given = [item for item in chosen if isinstance(item, PartialGroup)]
+    indices = [item.request.index for item in given]
+    distinct = {index for index in indices if index in known}
+    if len(chosen) > count or len(distinct) != len(chosen):
+        shown = indices if len(given) == len(chosen) else repr(chosen)[:60]
         raise ConfigError(
-            f"rollout.buffer_filter {name!r}: must return at most {count} of the {len(groups)} "
-            f"groups that it was given, each once; it returned groups {indices}"
+            f"{key}: must return at most {count} of the {len(groups)} groups that it was given, "
+            f"each once; it returned {shown}"
         )
     return chosen

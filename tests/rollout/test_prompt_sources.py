@@ -95,7 +95,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("parquet", {}, "is not there yet; known: list, jsonl"),
+        ("datset", {}, "'datset' is no kind of prompt source; did you mean 'dataset'"),
         ("jsonl", {}, r"source_config\.path: is missing"),
         ("list", {"items": ["a"], "limit": 3}, r"source_config\.limit: is not known"),
         ("list", {"items": "abc"}, "must be a list"),
