@@ -5,21 +5,27 @@ Length symbols: P prompt tokens, R response tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
 from retrain.rendering.base import Renderer
 from retrain.sample import PrefixCacheInfo, Sample
+from retrain.seeds import EpisodeSeed
 from retrain.types import Group, Message, Segment, Trajectory, Turn
 
 KEY = "retrain"
 """Where `Sample.metadata` keeps what `to_trajectory` needs."""
 
+Fresh: TypeAlias = Collection[str] | None
+"""Weight versions that are trained on; None is all of them."""
+
 _TRAJECTORY = TypeAdapter(Trajectory)
 _TURN = TypeAdapter(Turn)
+_SEED = TypeAdapter(EpisodeSeed)
 _MESSAGES = TypeAdapter(tuple[Message, ...])
 _TOKENS = {"output_ids", "output_logprobs", "env_ids"}
 
@@ -35,7 +41,9 @@ class DataFormatBridge:
         """
         self.renderer = renderer
 
-    def to_samples(self, trajectory: Trajectory, advantage: float = 0.0) -> list[Sample]:
+    def to_samples(
+        self, trajectory: Trajectory, advantage: float = 0.0, *, fresh: Fresh = None
+    ) -> list[Sample]:
         """Turn an episode into its samples, one per segment.
 
         An episode that failed before its first prompt becomes a placeholder of two padding tokens
@@ -44,6 +52,8 @@ class DataFormatBridge:
         Args:
             trajectory: The episode, scored or not.
             advantage: The advantage of every token that its policy sampled.
+            fresh: The weight versions whose tokens are trained on; the tokens of others get mask 0
+                and keep their logprobs. None trains on all.
 
         Returns:
             Validated samples; siblings share `rollout_id`, and only the first has the reward's
@@ -51,17 +61,17 @@ class DataFormatBridge:
         """
         segments = trajectory.segments or (Segment((self.renderer.pad_token_id,)),)
         samples = [
-            self._sample(trajectory, segment, position, advantage)
+            self._sample(trajectory, segment, position, advantage, fresh)
             for position, segment in enumerate(segments)
         ]
         for sample in samples:
             sample.validate()
         return samples
 
-    def group_samples(self, group: Group) -> list[list[Sample]]:
-        """Turn a group into its samples: G lists, one per slot."""
+    def group_samples(self, group: Group, *, fresh: Fresh = None) -> list[list[Sample]]:
+        """Turn a group into its samples: G lists, one per slot; `fresh` as in `to_samples`."""
         pairs = zip(group.trajectories, group.advantages, strict=True)
-        return [self.to_samples(trajectory, advantage) for trajectory, advantage in pairs]
+        return [self.to_samples(episode, advantage, fresh=fresh) for episode, advantage in pairs]
 
     def to_trajectory(self, samples: Sequence[Sample]) -> Trajectory:
         """Rebuild the episode that `samples` came from.
@@ -72,24 +82,18 @@ class DataFormatBridge:
         Raises:
             ValueError: The samples were not made by `to_samples`, or some are missing.
         """
-        ordered = sorted(samples, key=lambda sample: _notes(sample)["segment"])
-        notes = [_notes(sample) for sample in ordered]
-        if [note["segment"] for note in notes] != list(range(notes[0]["segments"] or 1)):
-            raise ValueError(
-                f"rollout {ordered[0].rollout_id}: has {notes[0]['segments']} segments, got "
-                f"{[note['segment'] for note in notes]}"
-            )
-        trajectory = _TRAJECTORY.validate_python(notes[0]["trajectory"])
-        if not notes[0]["segments"]:
-            return trajectory
-        segments = tuple(_segment(s, note) for s, note in zip(ordered, notes, strict=True))
-        return replace(trajectory, segments=segments)
+        return rebuild(samples)
 
     def _sample(
-        self, trajectory: Trajectory, segment: Segment, position: int, advantage: float
+        self,
+        trajectory: Trajectory,
+        segment: Segment,
+        position: int,
+        advantage: float,
+        fresh: Fresh,
     ) -> Sample:
         trained = int(trajectory.valid)
-        response, mask, logprobs = _columns(segment, trained)
+        response, mask, logprobs = _columns(segment, trained, fresh)
         if not response:
             response, mask, logprobs = [self.renderer.pad_token_id], [0], [0.0]
         return Sample(
@@ -104,25 +108,58 @@ class DataFormatBridge:
             reward=trajectory.reward,
             loss_mask=mask,
             rollout_log_probs=logprobs,
-            weight_versions=[turn.weight_version for turn in segment.turns],
+            weight_versions=[version for turn in segment.turns for _, version in turn.spans],
             status=trajectory.status,
             remove_sample=not trained,
             metadata={**trajectory.task.metadata, KEY: _make_notes(trajectory, segment, position)},
-            non_generation_time=trajectory.seconds("environment"),
+            non_generation_time=_environment_seconds(trajectory, position),
             prefix_cache_info=_cache_info(segment),
             advantage=advantage if trained else 0.0,
         )
 
 
-def _columns(segment: Segment, trained: int) -> tuple[list[int], list[int], list[float]]:
+def rebuild(samples: Sequence[Sample]) -> Trajectory:
+    """The episode that `samples` came from; see `DataFormatBridge.to_trajectory`."""
+    ordered = sorted(samples, key=lambda sample: _notes(sample)["segment"])
+    notes = [_notes(sample) for sample in ordered]
+    if [note["segment"] for note in notes] != list(range(notes[0]["segments"] or 1)):
+        raise ValueError(
+            f"rollout {ordered[0].rollout_id}: has {notes[0]['segments']} segments, got "
+            f"{[note['segment'] for note in notes]}"
+        )
+    trajectory = _TRAJECTORY.validate_python(notes[0]["trajectory"])
+    if not notes[0]["segments"]:
+        return trajectory
+    segments = tuple(_segment(s, note) for s, note in zip(ordered, notes, strict=True))
+    return replace(trajectory, segments=segments)
+
+
+def _columns(
+    segment: Segment, trained: int, fresh: Fresh
+) -> tuple[list[int], list[int], list[float]]:
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
     for turn in segment.turns:
         ids += [*turn.output_ids, *turn.env_ids]
-        mask += [trained] * len(turn.output_ids) + [0] * len(turn.env_ids)
+        for count, version in turn.spans:
+            mask += [trained if fresh is None or version in fresh else 0] * count
+        mask += [0] * len(turn.env_ids)
         logprobs += [*turn.output_logprobs, *[0.0] * len(turn.env_ids)]
     return ids, mask, logprobs
+
+
+def _environment_seconds(trajectory: Trajectory, position: int) -> float:
+    """Seconds spent in the environment for a segment's turns; the first one's include `reset`."""
+    if len(trajectory.segments) <= 1:
+        return trajectory.seconds("environment")
+    starts = [0, *accumulate(len(segment.turns) for segment in trajectory.segments)]
+    first, end = starts[position] if position else -1, starts[position + 1]
+    return sum(
+        timing.seconds
+        for timing in trajectory.timings
+        if timing.kind == "environment" and first <= timing.turn < end
+    )
 
 
 def _prompt(trajectory: Trajectory) -> str | list[dict[str, Any]]:
@@ -154,7 +191,9 @@ def _make_notes(trajectory: Trajectory, segment: Segment, position: int) -> dict
             for turn in segment.turns
         ],
     }
-    if position == 0:
+    if position:
+        notes["seed"] = _SEED.dump_python(trajectory.seed, mode="json")
+    else:
         bare = replace(trajectory, segments=())
         notes["trajectory"] = _TRAJECTORY.dump_python(bare, mode="json", exclude={"witness"})
     return notes

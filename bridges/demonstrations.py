@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from bridges.data_format import DataFormatBridge
 from bridges.environment import EnvironmentBridge
@@ -12,21 +12,11 @@ from bridges.limits import EpisodeLimits
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.environment.base import Environment, ToolSchema
 from retrain.errors import DataError, EngineFailure
-from retrain.rendering.base import Renderer
+from retrain.rendering.base import TurnRenderer
 from retrain.rollout.messages import read_messages
 from retrain.sample import Sample, Status
 from retrain.seeds import EpisodeSeed
 from retrain.types import Action, FinishReason, Message, Observation, StepResult, Task
-
-
-class TurnRenderer(Renderer, Protocol):
-    """A renderer that also writes an assistant turn as the model would have sampled it."""
-
-    def turn(
-        self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema] = ()
-    ) -> list[int]:
-        """The ids of `message`, terminator included."""
-        ...
 
 
 async def demonstration_samples(

@@ -12,14 +12,16 @@ class EpisodeLimits:
     """Bounds of one episode; None means unbounded.
 
     Attributes:
-        max_response_len: Most tokens of the whole response, over all turns, replies included.
+        max_response_len: Most tokens of the whole response, over all turns, replies included. What
+            stands in the prompt of a rewritten history is no part of it.
         max_tokens_per_turn: Most tokens that the model writes in one turn.
-        max_context_len: Most tokens of prompt and response together.
-        max_prompt_len: Most tokens of the first prompt.
+        max_context_len: Most tokens of prompt and response together, of each segment.
+        max_prompt_len: Most tokens of the first prompt; later ones are bounded by the context.
         max_turns: Most model turns.
         step_timeout: Seconds that one `reset`, `step` or `close` may take.
         generate_timeout: Seconds that the engine may take for one turn.
         engine_retries: How often a failed turn is asked again, with the same seed.
+        max_restarts: How often an episode whose worker died begins again, with the same seeds.
     """
 
     max_response_len: int
@@ -30,18 +32,19 @@ class EpisodeLimits:
     step_timeout: float | None = 60.0
     generate_timeout: float | None = 600.0
     engine_retries: int = 2
+    max_restarts: int = 3
 
-    def room(self, prompt_len: int, response_len: int) -> tuple[int, StopReason]:
+    def room(self, stream_len: int, response_len: int) -> tuple[int, StopReason]:
         """How many tokens still fit, and which bound ends the episode when none does.
 
         Args:
-            prompt_len: P, tokens of the first prompt.
-            response_len: R, tokens written after it so far.
+            stream_len: Tokens of the segment so far, its prompt included.
+            response_len: Tokens of the episode's response so far, over all segments.
         """
         room = self.max_response_len - response_len
         if self.max_context_len is None:
             return room, StopReason.MAX_RESPONSE_LEN
-        context = self.max_context_len - prompt_len - response_len
+        context = self.max_context_len - stream_len
         if context < room:
             return context, StopReason.CONTEXT_OVERFLOW
         return room, StopReason.MAX_RESPONSE_LEN

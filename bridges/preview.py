@@ -5,29 +5,23 @@ The dry run shows it, so that a mask can be read before anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridges.demonstrations import TurnRenderer
 from bridges.environment import EnvironmentBridge, EnvironmentFactory
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
 from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.example_call import example_call
 from retrain.errors import RenderingFailure
+from retrain.rendering.base import TurnRenderer
 from retrain.seeds import EpisodeSeed
-from retrain.types import Action, Message, Observation, StepResult, Task, ToolCall, Trajectory
+from retrain.types import Action, Message, Observation, StepResult, Task, Trajectory
 
 _TURNS = 2
 _NO_LABEL = "An answer."
-_EXAMPLES: Mapping[str, Any] = {
-    "integer": 1,
-    "number": 1.0,
-    "boolean": True,
-    "array": [],
-    "null": None,
-}
 
 
 @dataclass(slots=True)
@@ -81,6 +75,10 @@ class _Witnessed(Environment):
     def tools(self) -> Sequence[ToolSchema]:
         return self._inner.tools
 
+    @property
+    def rewrites_history(self) -> bool:
+        return self._inner.rewrites_history
+
     async def reset(self, task: Task, seed: int) -> Observation:
         observation = await self._inner.reset(task, seed)
         if isinstance(observation, Observation):
@@ -91,6 +89,8 @@ class _Witnessed(Environment):
     async def step(self, action: Action) -> StepResult:
         result = await self._inner.step(action)
         if isinstance(result, StepResult):
+            if result.observation.rewrite:
+                self._conversation.messages.clear()
             self._conversation.messages += result.observation.messages
         return result
 
@@ -130,19 +130,4 @@ class _Script:
     def _message(self) -> Message:
         if not (self._calls_a_tool and self._conversation.tools):
             return self._answer
-        function = self._conversation.tools[0]["function"]
-        arguments = _example(function.get("parameters", {"type": "object"}))
-        return Message("assistant", tool_calls=(ToolCall(str(function["name"]), arguments),))
-
-
-def _example(schema: Mapping[str, Any]) -> Any:
-    """A value that fits a JSON schema of the kind that tools have."""
-    for given in ("default", "const"):
-        if given in schema:
-            return schema[given]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    if schema.get("type") == "object":
-        properties = schema.get("properties", {})
-        return {name: _example(properties.get(name, {})) for name in schema.get("required", ())}
-    return _EXAMPLES.get(str(schema.get("type")), "1")
+        return Message("assistant", tool_calls=(example_call(self._conversation.tools[0]),))

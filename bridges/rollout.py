@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from bridges.environment import EnvironmentBridge
+from bridges.interrupted import Interrupted
 from bridges.policy import FailureAction, FailurePolicy
 from bridges.reward import RewardBridge
 from retrain.engine.base import InferenceEngine, SamplingParams
 from retrain.errors import BackendFailure, Boundary, EpisodeError, RetrainError
+from retrain.pausing import Seat, deadline
+from retrain.rollout.filling import OverSampling
+from retrain.rollout.gate import GatedEngine
+from retrain.rollout.manager import Draws, RolloutManager
+from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
@@ -32,8 +39,9 @@ class RolloutSettings:
         n_samples: G, episodes of one group.
         run_seed: The run's seed.
         split: "train", or the evaluation's name; part of every seed.
-        concurrency: Most episodes in play at the same time.
-        episode_timeout: Seconds that one episode may take; None waits for ever.
+        concurrency: Most episodes in play at the same time, suspended ones left out.
+        episode_timeout: Seconds that one episode may take, without those for which it is
+            suspended; None waits for ever.
         policy: What happens to failed episodes.
         evaluation: Marks the episodes as evaluation.
     """
@@ -76,6 +84,18 @@ class RolloutBridge:
         """The same bridge, collecting in another way."""
         return RolloutBridge(self.environment, self.rewards, self.engine, settings)
 
+    def managed(self, draws: Draws, how: OverSampling) -> RolloutManager:
+        """A manager that plays by this bridge, with its engine behind a gate.
+
+        Args:
+            draws: Gives the tasks.
+            how: How a batch is filled.
+        """
+        gate = GatedEngine(self.engine)
+        bridge = RolloutBridge(self.environment, self.rewards, gate, self.settings)
+        check = self.settings.policy.check
+        return RolloutManager(bridge.play, draws, gate, how, check=check)
+
     async def collect(
         self, groups: Sequence[GroupRequest], *, refill: Refill | None = None
     ) -> list[Group]:
@@ -92,32 +112,63 @@ class RolloutBridge:
         Raises:
             RetrainError: A failure whose policy is to raise, or too many failures.
         """
-        collected = await _gather([self._group(request, refill) for request in groups])
+        collected = await _gather([self.group(request, refill=refill) for request in groups])
         self.settings.policy.check(t for group in collected for t in group.trajectories)
         return collected
 
-    async def _group(self, request: GroupRequest, refill: Refill | None) -> Group:
+    async def play(self, visit: Visit) -> Group:
+        """Play a group for a `RolloutManager`, which checks the failures of the whole batch."""
+        interrupted = Interrupted(visit.records)
+        visit.save = interrupted.save
+        group = await self.group(visit.request, refill=visit.refill, interrupted=interrupted)
+        visit.continued = interrupted.continued
+        return group
+
+    async def group(
+        self,
+        request: GroupRequest,
+        *,
+        refill: Refill | None = None,
+        interrupted: Interrupted | None = None,
+    ) -> Group:
+        """Play and score one group.
+
+        Args:
+            request: What to play.
+            refill: As in `collect`.
+            interrupted: Its episodes as a restart interrupted them.
+
+        Raises:
+            RetrainError: A failure whose policy is to raise.
+        """
         refills = self.settings.policy.retries if refill is not None else 0
         while True:
             episodes = await _gather(
-                [self.episode(request, index) for index in range(self.settings.n_samples)]
+                [
+                    self.episode(request, index, interrupted=interrupted)
+                    for index in range(self.settings.n_samples)
+                ]
             )
             if refill is None or not refills or not any(map(self._wants_refill, episodes)):
                 break
             refills -= 1
             request = refill()
+            interrupted = None if interrupted is None else interrupted.of_another_task()
         return await self.rewards.group(request.index, request.task, request.visit, episodes)
 
     def _wants_refill(self, trajectory: Trajectory) -> bool:
         error = trajectory.error
         return error is not None and self.settings.policy.action(error) is FailureAction.REFILL
 
-    async def episode(self, request: GroupRequest, sample_index: int) -> Trajectory:
+    async def episode(
+        self, request: GroupRequest, sample_index: int, *, interrupted: Interrupted | None = None
+    ) -> Trajectory:
         """Play one member of a group, not yet scored, under the same policies and bounds.
 
         Args:
             request: The group.
             sample_index: Which member, from 0 to G - 1.
+            interrupted: The group's episodes as a restart interrupted them.
 
         Raises:
             RetrainError: A failure whose policy is to raise.
@@ -128,9 +179,9 @@ class RolloutBridge:
         )
         if (running := asyncio.current_task()) is not None:
             running.set_name(f"task {request.task.id!r}, sample {sample_index}")
-        async with self._room:
+        async with Seat(self._room):
             for attempt in range(settings.policy.retries + 1):
-                trajectory = await self._play(request, replace(seed, attempt=attempt))
+                trajectory = await self._play(request, replace(seed, attempt=attempt), interrupted)
                 if trajectory.error is None:
                     break
                 action = settings.policy.action(trajectory.error)
@@ -141,17 +192,20 @@ class RolloutBridge:
         position = request.index * settings.n_samples + sample_index
         return replace(trajectory, group_index=request.index, index=position)
 
-    async def _play(self, request: GroupRequest, seed: EpisodeSeed) -> Trajectory:
-        settings = self.settings
+    async def _play(
+        self, request: GroupRequest, seed: EpisodeSeed, interrupted: Interrupted | None
+    ) -> Trajectory:
+        settings, player = self.settings, self.environment
+        play = partial(
+            player.run if interrupted is None else interrupted.player(player, seed.sample_index),
+            request.task,
+            engine=self.engine,
+            params=settings.params,
+            evaluation=settings.evaluation,
+        )
         try:
-            async with asyncio.timeout(settings.episode_timeout):
-                return await self.environment.run(
-                    request.task,
-                    engine=self.engine,
-                    params=settings.params,
-                    seed=seed,
-                    evaluation=settings.evaluation,
-                )
+            async with deadline(settings.episode_timeout):
+                return await play(seed=seed)
         except TimeoutError:
             return Trajectory(
                 task=request.task,

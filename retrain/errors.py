@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from types import TracebackType
+
+from retrain.pausing import Deadline, holding
 
 
 class Boundary(StrEnum):
@@ -68,6 +71,13 @@ class EnvironmentFailure(EpisodeFailure):
     """`Environment.reset`, `step` or `close` raised, hung or returned something else."""
 
     boundary = Boundary.ENVIRONMENT
+
+
+class WorkerLost(EnvironmentFailure):
+    """The process or node that held the environment ended; the episode itself did nothing wrong.
+
+    The episode is begun again with the same seeds, at most `rollout.executor.max_restarts` times.
+    """
 
 
 class ToolFailure(EpisodeFailure):
@@ -125,10 +135,9 @@ class EpisodeError:
         return cls(failure.boundary, str(failure), text)
 
 
-@asynccontextmanager
-async def boundary(
+def boundary(
     kind: type[EpisodeFailure], operation: str, *, timeout: float | None = None
-) -> AsyncIterator[None]:
+) -> AbstractAsyncContextManager[None]:
     """Attribute whatever is raised inside to one boundary.
 
     A failure that already belongs to a boundary passes through, and so do a mistake in the
@@ -138,26 +147,62 @@ async def boundary(
     Args:
         kind: The class of failure to raise.
         operation: What was being done, for the message ("step", "reset", …).
-        timeout: Seconds after which the operation counts as hung; None waits for ever.
+        timeout: Seconds after which the operation counts as hung, without those for which the
+            episode is suspended; None waits for ever, and takes no clock.
 
     Raises:
         EpisodeFailure: `kind`, with the original exception as its cause.
     """
-    clock = asyncio.timeout(timeout)
-    try:
-        async with clock:
-            yield
-    except (EpisodeFailure, ConfigError, MissingDependency):
-        raise
-    except asyncio.CancelledError as error:
+    return _Crossing(kind, operation, timeout)
+
+
+class _Crossing:
+    """What `boundary` gives: a class, since an episode crosses several boundaries every turn."""
+
+    __slots__ = ("_clock", "_held", "_kind", "_operation", "_timeout")
+
+    def __init__(self, kind: type[EpisodeFailure], operation: str, timeout: float | None) -> None:
+        self._kind = kind
+        self._operation = operation
+        self._timeout = timeout
+        self._clock: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> None:
+        if self._timeout is not None:
+            self._clock = await asyncio.timeout(self._timeout).__aenter__()
+            self._held = holding(Deadline(self._clock))
+            self._held.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._clock is not None:
+            self._held.__exit__(None, None, None)
+            try:
+                await self._clock.__aexit__(kind, error, trace)
+            except TimeoutError as timeout:
+                error = timeout
+        if error is not None and not _passes(error):
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> EpisodeFailure:
+        ended = isinstance(error, asyncio.CancelledError)
+        if self._clock is not None and self._clock.expired() and not ended:
+            return self._kind(f"{self._operation}: no answer within {self._timeout:g} s")
+        return self._kind(f"{self._operation}: {type(error).__name__}: {error}")
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether an exception crosses a boundary as it is."""
+    if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        raise kind(f"{operation}: CancelledError: {error}") from error
-    except (Exception, SystemExit) as error:
-        if clock.expired():
-            raise kind(f"{operation}: no answer within {timeout:g} s") from error
-        raise kind(f"{operation}: {type(error).__name__}: {error}") from error
+        return task is None or task.cancelling() > 0
+    if isinstance(error, (EpisodeFailure, ConfigError, MissingDependency)):
+        return True
+    return not isinstance(error, (Exception, SystemExit))
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

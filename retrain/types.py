@@ -102,9 +102,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The messages that the environment adds now; the first one is the whole prompt."""
+    """The messages that the environment adds now; the first one is the whole prompt.
+
+    Attributes:
+        messages: What is added; with `rewrite` the whole conversation that the model reads next.
+        rewrite: True puts `messages` in place of all that was said. Where they begin with exactly
+            that (the model's turns as `Action.message` gives them), nothing is rewritten, and the
+            rest is the reply. Only an environment with `rewrites_history` may say so.
+    """
 
     messages: tuple[Message, ...] = ()
+    rewrite: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,11 @@ class Action:
         """Whether it is a whole turn without a tool call: an answer."""
         return not self.tool_calls and self.parse_error is None and not self.truncated
 
+    @property
+    def message(self) -> Message:
+        """The turn as an assistant message, for environments that give whole histories."""
+        return Message("assistant", self.text, self.reasoning, self.tool_calls)
+
 
 class StepResult(NamedTuple):
     """The environment's answer to an action, in Gymnasium's order."""
@@ -155,8 +168,10 @@ class Turn:
         reward: The environment's reward for it.
         info: The environment's info for it; JSON values.
         env_ids: What the reply added to the stream, the next generation prompt included; empty
-            after the last turn, so that a stream ends on a model token.
+            after the last turn of a segment, so that a stream ends on a model token.
         cached_tokens: How many tokens of its prompt the engine did not compute again.
+        weight_spans: (tokens, weight version) of each stretch, in order, where several weights
+            wrote it; empty where `weight_version` wrote it all, else that one is the last.
     """
 
     output_ids: tuple[int, ...]
@@ -168,12 +183,21 @@ class Turn:
     info: Mapping[str, Any] = field(default_factory=dict)
     env_ids: tuple[int, ...] = ()
     cached_tokens: int = 0
+    weight_spans: tuple[tuple[int, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.output_ids) != len(self.output_logprobs):
+        written = len(self.output_ids)
+        if written != len(self.output_logprobs):
             raise ValueError(
-                f"a turn has {len(self.output_ids)} tokens and {len(self.output_logprobs)} logprobs"
+                f"a turn has {written} tokens and {len(self.output_logprobs)} logprobs"
             )
+        if self.weight_spans and sum(count for count, _ in self.weight_spans) != written:
+            raise ValueError(f"a turn has {written} tokens and weight spans {self.weight_spans}")
+
+    @property
+    def spans(self) -> tuple[tuple[int, str], ...]:
+        """(tokens, weight version) of each stretch that one version wrote, in order."""
+        return self.weight_spans or ((len(self.output_ids), self.weight_version),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +242,8 @@ class Witness:
     Attributes:
         environment: The `Environment` that was played, closed.
         prompt: The messages of the first prompt, as the environment gave them.
-        replies: The messages of each reply that entered the stream, turn by turn.
+        replies: The messages of each reply that entered the stream, turn by turn; where it
+            rewrote the history, the new one.
     """
 
     environment: Any

@@ -21,6 +21,42 @@ class Environment(ABC):
         return ()
 
     @property
+    def rewrites_history(self) -> bool:
+        """Whether `step` may give `Observation(messages, rewrite=True)`.
+
+        Such an environment drops, shortens or branches what was said. Say so on the class
+        (`rewrites_history = True`), or by a property where it depends on the arguments: a backend
+        that takes one token stream an episode is then refused before anything runs.
+        """
+        return False
+
+    @property
+    def replayable(self) -> bool:
+        """Whether the same seed and the same actions give the same episode, without side effects.
+
+        An episode that a restart interrupted is then played again up to where it was, with the
+        actions that are written down, and goes on from there. Say so on the class
+        (`replayable = True`) only where no action changes anything outside the environment.
+        """
+        return False
+
+    async def snapshot(self) -> Any:
+        """What `restore` needs to make this state again, as JSON values; None offers none.
+
+        Asked for between two calls of `step`, before a checkpoint is written.
+        """
+        return None
+
+    async def restore(self, task: Task, snapshot: Any) -> None:
+        """Take a state that `snapshot` gave, in place of `reset`.
+
+        Args:
+            task: What the episode is about.
+            snapshot: What `snapshot` gave.
+        """
+        raise NotImplementedError(f"{type(self).__name__} gives snapshots and has no restore")
+
+    @property
     def world(self) -> Any:
         """What reward functions that take `environments` are given."""
         return self
@@ -46,7 +82,10 @@ class Environment(ABC):
                 read; answer it with a user message.
 
         Returns:
-            The reply, the reward for this turn, and whether the episode is over.
+            The reply, the reward for this turn, and whether the episode is over. The observation
+            holds what is new; an environment with `rewrites_history` may instead give the whole
+            conversation that the model reads next, `Observation(messages, rewrite=True)`, such as
+            the task and a summary. A new segment begins there, and every turn is trained once.
         """
 
     async def final_reward(self) -> float:

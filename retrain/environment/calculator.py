@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from retrain.environment.arithmetic import ArithmeticProblem, evaluate, format_number
 from retrain.environment.tool_environment import ToolEnvironment
 from retrain.environment.tools import ToolError, tool
 from retrain.reward.answers import Number, last_number, number_of, same_number
+from retrain.seeds import derive_seed
 from retrain.types import Action, Observation, Task
 
 
@@ -23,9 +25,31 @@ class CalculatorEnvironment(ToolEnvironment):
         system_prompt: A system message before the task's messages, unless they begin with one.
     """
 
+    replayable = True
+
     def __init__(self, *, max_turns: int = 5, system_prompt: str | None = None) -> None:
         super().__init__(max_turns=max_turns, system_prompt=system_prompt)
         self._label: Number = 0
+
+    @classmethod
+    def tasks(
+        cls, *, seed: int, count: int = 1000, terms: int = 3, largest: int = 99
+    ) -> Iterator[Task]:
+        """Make sums to solve, for `prompt_source: {type: environment}`.
+
+        Args:
+            seed: Other seeds give other sums.
+            count: How many.
+            terms: Numbers in a sum.
+            largest: The largest number; the smallest is 1.
+        """
+        for number in range(count):
+            rng = random.Random(derive_seed("sum", seed, number))
+            parts = [str(rng.randint(1, largest))]
+            for _ in range(terms - 1):
+                parts += [rng.choice("+-*"), str(rng.randint(1, largest))]
+            text = " ".join(parts)
+            yield Task(f"sum-{number}", f"What is {text}?", format_number(evaluate(text)))
 
     @tool
     async def calculator(self, expression: str) -> str:

@@ -89,15 +89,16 @@ def as_reward(reward: Any, operation: str) -> float:
 
 
 def _as_observation(value: Any, operation: str, expected: str) -> Observation:
+    rewrite = isinstance(value, Observation) and value.rewrite
     if isinstance(value, Observation):
         value = value.messages
     if isinstance(value, str):
-        return Observation((Message("user", str(value)),))
+        return Observation((Message("user", str(value)),), rewrite)
     if isinstance(value, Message | Mapping):
         value = (value,)
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
         raise EnvironmentFailure(f"{operation} returned {_describe(value)}; expected {expected}")
-    return Observation(tuple(_as_own_message(item, operation) for item in value))
+    return Observation(tuple(_as_own_message(item, operation) for item in value), rewrite)
 
 
 def _as_own_message(item: Any, operation: str) -> Message:

@@ -51,9 +51,14 @@ class Seat:
             raise
 
     @property
+    def busy(self) -> bool:
+        """Whether a call runs in the thread."""
+        return self._thread.running > 0
+
+    @property
     def reusable(self) -> bool:
         """Whether no call was broken off or still runs."""
-        return not self._interrupted and not self._thread.running
+        return not self._interrupted and not self.busy
 
     def retire(self) -> None:
         """Let the thread end."""

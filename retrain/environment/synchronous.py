@@ -56,9 +56,33 @@ class AdaptedEnvironment(Environment):
         return tools
 
     @property
+    def rewrites_history(self) -> bool:
+        """What the adapted object says; False where it says nothing."""
+        return bool(getattr(self.inner, "rewrites_history", False))
+
+    @property
+    def replayable(self) -> bool:
+        """What the adapted object says; False where it says nothing."""
+        return bool(getattr(self.inner, "replayable", False))
+
+    async def snapshot(self) -> Any:
+        """What the adapted object gives; None where it has no `snapshot`."""
+        take = getattr(self.inner, "snapshot", None)
+        return None if take is None else await self._call("snapshot", take)
+
+    async def restore(self, task: Task, snapshot: Any) -> None:
+        """Give the adapted object a state that its `snapshot` gave."""
+        await self._call("restore", self.inner.restore, task, snapshot)
+
+    @property
     def world(self) -> Any:
         """The adapted object, or what it names itself."""
         return self.inner.world if isinstance(self.inner, Environment) else self.inner
+
+    @property
+    def busy(self) -> bool:
+        """Whether a synchronous call runs, be it one that nobody waits for any more."""
+        return self._thread.running > 0
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.

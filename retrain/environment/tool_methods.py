@@ -81,6 +81,11 @@ class ToolMethodsEnvironment(Environment):
         """The instance."""
         return self._seat.instance
 
+    @property
+    def busy(self) -> bool:
+        """Whether a synchronous call runs, be it one that nobody waits for any more."""
+        return self._seat.busy
+
     async def reset(self, task: Task, seed: int) -> Observation:
         """Call `reset` with the task's columns; text that it returns ends the last message.
 

@@ -24,7 +24,8 @@ class BackendOutcome:
         reading: What it gives to its loss; None where it could not be read.
         differences: Where that is not the tape's.
         absent: Why it is not here; "" where it is.
-        refused: Why it does not take this configuration or this tape; "" where it does.
+        refused: Why its plan does not take this configuration; "" where it does.
+        failed: Why it could not be read all the same; "" where it could.
     """
 
     backend: str
@@ -32,6 +33,7 @@ class BackendOutcome:
     differences: tuple[RowDifference, ...] = ()
     absent: str = ""
     refused: str = ""
+    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,13 @@ class ParityReport:
         expected: The tape's rows.
         outcomes: One for each backend.
         weights: The loss weights of every two backends that could be read.
+        required: The backends that must take the configuration.
     """
 
     expected: tuple[LossRow, ...]
     outcomes: tuple[BackendOutcome, ...]
     weights: tuple[WeightComparison, ...]
+    required: frozenset[str] = frozenset()
 
     @property
     def readings(self) -> tuple[LossReading, ...]:
@@ -60,10 +64,14 @@ class ParityReport:
 
     @property
     def equal(self) -> bool:
-        """Whether something was read, nothing refused, and nothing unexplained differs."""
-        refused = any(outcome.refused for outcome in self.outcomes)
+        """Whether something was read, and nothing unexplained differs.
+
+        A backend that refuses the configuration trains nothing else in its place, so it is no
+        difference, unless it is required. One that fails is.
+        """
+        missing = any(o.failed or (o.refused and o.backend in self.required) for o in self.outcomes)
         explained = all(weights.explained for weights in self.weights)
-        return bool(self.readings) and not refused and not self.differences and explained
+        return bool(self.readings) and not missing and not self.differences and explained
 
 
 def outcome_of(expected: Sequence[LossRow], reading: LossReading, decode: Decode) -> BackendOutcome:
@@ -72,11 +80,21 @@ def outcome_of(expected: Sequence[LossRow], reading: LossReading, decode: Decode
     return BackendOutcome(reading.backend, reading, differences)
 
 
-def report_of(expected: Sequence[LossRow], outcomes: Sequence[BackendOutcome]) -> ParityReport:
-    """Put the backends beside one another."""
+def report_of(
+    expected: Sequence[LossRow],
+    outcomes: Sequence[BackendOutcome],
+    required: Iterable[str] = (),
+) -> ParityReport:
+    """Put the backends beside one another.
+
+    Args:
+        expected: The tape's rows.
+        outcomes: One for each backend.
+        required: The backends that must take the configuration.
+    """
     readings = [outcome.reading for outcome in outcomes if outcome.reading is not None]
     weights = tuple(compare_weights(*pair) for pair in combinations(readings, 2))
-    return ParityReport(tuple(expected), tuple(outcomes), weights)
+    return ParityReport(tuple(expected), tuple(outcomes), weights, frozenset(required))
 
 
 def expected_rows(slots: Iterable[Sequence[Sample]]) -> tuple[LossRow, ...]:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from retrain.environment.base import ToolSchema
 from retrain.types import Action, Message
 
+HistoryMode: TypeAlias = Literal["keep", "template"]
+"""`rendering.history`: append only, or what the template writes of the whole conversation."""
+
 
 class Renderer(Protocol):
     """Turns messages into the tokens to append, and sampled tokens into an `Action`."""
+
+    @property
+    def history(self) -> HistoryMode:
+        """How the prompts of later turns are made: by `delta`, or by `whole`."""
+        ...
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
@@ -50,10 +58,50 @@ class Renderer(Protocol):
         """
         ...
 
+    def whole(
+        self,
+        messages: Sequence[Message],
+        trusted: Sequence[Message] = (),
+        tools: Sequence[ToolSchema] = (),
+    ) -> list[int]:
+        """The ids of a whole conversation, generation prompt included.
+
+        Args:
+            messages: The conversation; control tokens in it stay text.
+            trusted: Messages whose control tokens count as such: those of the first prompt.
+            tools: The tools of the episode.
+
+        Raises:
+            RenderingFailure: The template refuses the conversation, or drops part of it.
+        """
+        ...
+
+    def continuation(self, stream: Sequence[int], whole: Sequence[int]) -> list[int] | None:
+        """What a whole conversation adds to a stream; None where it is not what stands in it."""
+        ...
+
+    def message(self, action: Action, output_ids: Sequence[int]) -> Message:
+        """A sampled turn as the message that stands for it in a whole conversation."""
+        ...
+
     def parse(self, output_ids: Sequence[int]) -> Action:
         """Read a sampled turn. What cannot be read becomes `Action.parse_error`, never raises."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
+        ...
+
+
+class TurnRenderer(Renderer, Protocol):
+    """A renderer that also writes an assistant turn as the model would have sampled it."""
+
+    def turn(
+        self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema] = ()
+    ) -> list[int]:
+        """The ids of `message`, terminator included.
+
+        Raises:
+            RenderingFailure: The template writes no such turn.
+        """
         ...

@@ -2,12 +2,13 @@
 
 Every shape of reply is rendered behind several histories, of one and of two rounds, with tool and
 user turns and with reasoning. What differs is refused for that shape alone, with the template's
-fault named.
+fault named. Where whole conversations are rendered instead (`rendering.history: template`), they
+must hold everything that was said, and what is read in a turn must render as the turn did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
@@ -15,6 +16,7 @@ from retrain.rendering.delta import Delta, DeltaText
 from retrain.rendering.shape import Shape
 from retrain.rendering.tail import shared_prefix
 from retrain.rendering.template import ChatTemplate
+from retrain.rendering.whole import WholeText
 from retrain.types import Message, ToolCall
 
 _WITNESS = "Wq3jXz7cKv"
@@ -45,6 +47,50 @@ def check_shape(template: ChatTemplate, deltas: DeltaText, shape: Shape) -> tupl
         for reasoning in ("", "Let me think."):
             _compare(template, delta, shape, (*history, _turn(shape, reasoning)), round_number)
     return deltas.guard.controls(delta.ids)
+
+
+def check_whole(
+    whole: WholeText,
+    read_back: Callable[[Sequence[Message], Message, Sequence[ToolSchema]], Message],
+    shape: Shape,
+    *,
+    tool_rounds: bool,
+) -> None:
+    """Check that conversations that end with a shape of reply can be rendered whole.
+
+    Args:
+        whole: Renders them.
+        read_back: What is read in the turn that the model would sample to write a message, given
+            what stands before it; raises where the template writes no such turn.
+        shape: The kind of reply.
+        tool_rounds: Whether the template can write a round of tool calls before it.
+
+    Raises:
+        RenderingFailure: Naming what the template does wrong, or what is not read as it is written.
+    """
+    reply, tools = shape.reply(_WITNESS), shape.schemas
+    for _, history in _histories(shape, tool_rounds):
+        for reasoning in ("", "Let me think."):
+            turn = _turn(shape, reasoning)
+            rendered = whole.ids((*history, turn, *reply), tools=tools)
+            try:
+                read = read_back(history, turn, tools)
+            except RenderingFailure:
+                continue
+            if _again(whole, (*history, read, *reply), tools) != rendered:
+                raise RenderingFailure(
+                    "what the chat template writes of a turn is not what is read in it: set "
+                    "rendering.tool_format to the format that the template uses"
+                )
+
+
+def _again(
+    whole: WholeText, messages: Sequence[Message], tools: Sequence[ToolSchema]
+) -> list[int] | None:
+    try:
+        return whole.ids(messages, tools=tools)
+    except RenderingFailure:
+        return None
 
 
 def check_tools(template: ChatTemplate, tools: Sequence[ToolSchema]) -> None:

@@ -8,29 +8,34 @@ from typing import Any
 
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
-from retrain.rendering.check import check_shape, check_tools
+from retrain.rendering.base import HistoryMode
+from retrain.rendering.check import check_shape, check_tools, check_whole
+from retrain.rendering.continuation import continuation
 from retrain.rendering.decoding import make_decode
-from retrain.rendering.delta import DeltaText, forms
+from retrain.rendering.delta import DeltaText
 from retrain.rendering.guard import Guard
 from retrain.rendering.parsing.detection import detect_format
+from retrain.rendering.parsing.reasoning import split_reasoning
 from retrain.rendering.parsing.registry import parser_named
 from retrain.rendering.shape import LOOKUP_TOOL, STANDARD_SHAPES, Shape
 from retrain.rendering.stops import pad_token, stop_set, vocabulary
 from retrain.rendering.template import ChatTemplate, ChatTokenizer
 from retrain.rendering.turn import TurnText
+from retrain.rendering.whole import WholeText
 from retrain.types import Action, Message
 
 TOOL_LIST = "tools in the prompt"
-SHOWN_ROLES = ("system", "developer", "user", "tool")
 
 
 class DeltaRenderer:
     """Renders through the model's own template; what the model sampled is never rendered again.
 
     The first prompt is rendered whole. A reply is rendered alone, as the delta that it appends, so
-    the cost of a turn does not depend on the turns before it.
+    the cost of a turn does not depend on the turns before it. With `history="template"` every
+    prompt is rendered whole, and what of it continues the stream is appended.
 
     Attributes:
+        history: How the prompts of later turns are made.
         tool_format: The name of the parser in use.
         template: The chat template, with the date that it is given.
     """
@@ -44,6 +49,7 @@ class DeltaRenderer:
         generation_config_eos: int | Iterable[int] | None = None,
         date: datetime.date | None = None,
         template_options: Mapping[str, Any] | None = None,
+        history: HistoryMode = "keep",
     ) -> None:
         """Study a tokenizer and its template; `check_report` is the self-check.
 
@@ -54,11 +60,13 @@ class DeltaRenderer:
             generation_config_eos: `eos_token_id` of the model's generation config.
             date: The day for templates that ask for it; today where None.
             template_options: Variables that the template reads, such as `enable_thinking`.
+            history: Append replies, or render the whole conversation every turn.
 
         Raises:
             ConfigError: The tokenizer has no chat template or an unreadable one, no stop token or
                 no token to pad with, or there is no such tool format.
         """
+        self.history: HistoryMode = history
         self.template = ChatTemplate(tokenizer, date=date, options=template_options)
         self._tokenizer = tokenizer
         self._decode = make_decode(tokenizer)
@@ -66,6 +74,7 @@ class DeltaRenderer:
         self._pad = pad_token(tokenizer)
         words = vocabulary(tokenizer, self._stops)
         self._deltas = DeltaText(self.template, Guard(tokenizer), words)
+        self._whole = WholeText(self.template, self._deltas.guard)
         found = self._deltas.terminators.values()
         self._ends = self._stops | {terminator.id for terminator in found}
         self._openers = frozenset(terminator.id for terminator in found if terminator.opens)
@@ -77,6 +86,7 @@ class DeltaRenderer:
         self._turns = TurnText(self.template, self._deltas, words)
         self._prefix = self._turns.thinking_prefix()
         self._checked: dict[Shape, tuple[int, ...] | RenderingFailure] = {}
+        self._checked_whole: dict[Shape, RenderingFailure | None] = {}
         self._tools_fault: RenderingFailure | None = self._check_tools()
 
     @property
@@ -102,9 +112,10 @@ class DeltaRenderer:
         None stands where the template is exact. What has a fault is refused when an episode needs
         it, and nothing else is.
         """
+        check = self._check_whole if self.history == "template" else self._check_shape
         report = {TOOL_LIST: str(self._tools_fault) if self._tools_fault else None}
         for shape in STANDARD_SHAPES:
-            checked = self._check_shape(shape)
+            checked = check(shape)
             report[shape.name] = str(checked) if isinstance(checked, RenderingFailure) else None
         return report
 
@@ -128,16 +139,7 @@ class DeltaRenderer:
         Raises:
             RenderingFailure: The template refuses the messages, or cannot show the tools.
         """
-        if tools and self._tools_fault is not None:
-            raise RenderingFailure(str(self._tools_fault))
-        text = self.template.render(messages, tools, generation_prompt=True)
-        for message in messages:
-            if message.role in SHOWN_ROLES and not any(f in text for f in forms(message.content)):
-                raise RenderingFailure(
-                    f"the chat template drops or changes the {message.role} message "
-                    f"{message.content[:60]!r} of the prompt"
-                )
-        return self._deltas.guard.encode(text, {})
+        return self.whole(messages, messages, tools)
 
     def delta(
         self,
@@ -171,6 +173,52 @@ class DeltaRenderer:
             )
         return delta.ids[1:] if self._ended(last_id, delta.terminator.id) else delta.ids
 
+    def whole(
+        self,
+        messages: Sequence[Message],
+        trusted: Sequence[Message] = (),
+        tools: Sequence[ToolSchema] = (),
+    ) -> list[int]:
+        """The ids of a whole conversation, generation prompt included.
+
+        Args:
+            messages: The conversation; control tokens in it stay text.
+            trusted: Messages whose control tokens count as such: those of the first prompt.
+            tools: The tools of the episode.
+
+        Raises:
+            RenderingFailure: The template refuses the conversation, cannot show the tools, or drops
+                or changes what the model did not write.
+        """
+        if tools and self._tools_fault is not None:
+            raise RenderingFailure(str(self._tools_fault))
+        shape = Shape.at_the_end(messages, tools) if self.history == "template" else None
+        fault = None if shape is None else self._check_whole(shape)
+        if fault is not None:
+            raise RenderingFailure(str(fault))
+        return self._whole.ids(messages, trusted, tools)
+
+    def continuation(self, stream: Sequence[int], whole: Sequence[int]) -> list[int] | None:
+        """What a whole conversation adds to a stream; None where it is not what stands in it.
+
+        Args:
+            stream: The stream so far; its ids stay, whatever tokens its text would be written in.
+            whole: The ids of the conversation, as `whole` gives them.
+        """
+        return continuation(stream, whole, self._deltas.guard.control_ids, self.decode)
+
+    def message(self, action: Action, output_ids: Sequence[int]) -> Message:
+        """A sampled turn as the message that stands for it in a whole conversation.
+
+        Args:
+            action: What was read in the turn.
+            output_ids: The turn; where a call in it cannot be read, its text is the content.
+        """
+        if action.parse_error is None:
+            return action.message
+        written = split_reasoning(self._turn_text(output_ids))
+        return Message("assistant", written.rest.strip(), written.reasoning)
+
     def turn(
         self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema] = ()
     ) -> list[int]:
@@ -189,10 +237,7 @@ class DeltaRenderer:
 
     def parse(self, output_ids: Sequence[int]) -> Action:
         """Read a sampled turn. What cannot be read becomes `Action.parse_error`, never raises."""
-        ids = list(output_ids)
-        while ids and ids[-1] in self._ends:
-            ids.pop()
-        return self._parser(self._prefix + self.decode(ids))
+        return self._parser(self._turn_text(output_ids))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
@@ -203,6 +248,13 @@ class DeltaRenderer:
         return self._tokenizer.decode(
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
+
+    def _turn_text(self, output_ids: Sequence[int]) -> str:
+        """The text of a turn, without the tokens that end it."""
+        ids = list(output_ids)
+        while ids and ids[-1] in self._ends:
+            ids.pop()
+        return self._prefix + self.decode(ids)
 
     def _ended(self, last_id: int, terminator: int) -> bool:
         """Whether the sampled turn needs no terminator of the template's."""
@@ -216,6 +268,27 @@ class DeltaRenderer:
             except RenderingFailure as failure:
                 self._checked[shape] = failure
         return self._checked[shape]
+
+    def _check_whole(self, shape: Shape) -> RenderingFailure | None:
+        if shape not in self._checked_whole:
+            self._checked_whole[shape] = None
+            try:
+                rounds = True in self._deltas.terminators
+                check_whole(self._whole, self._read_back, shape, tool_rounds=rounds)
+            except RenderingFailure as failure:
+                self._checked_whole[shape] = failure
+        return self._checked_whole[shape]
+
+    def _read_back(
+        self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema]
+    ) -> Message:
+        """What is read in the turn that the model would sample to write a message.
+
+        It ends with the first token that ends a turn; a template may write others behind it.
+        """
+        ids = self.turn(history, message, tools)
+        ended = next((at for at, index in enumerate(ids, 1) if index in self._ends), len(ids))
+        return self.message(self.parse(ids[:ended]), ids[:ended])
 
     def _check_tools(self) -> RenderingFailure | None:
         if not self._readable:
@@ -238,6 +311,7 @@ def load_renderer(
     generation_config_eos: int | Iterable[int] | None = None,
     date: datetime.date | None = None,
     template_options: Mapping[str, Any] | None = None,
+    history: HistoryMode = "keep",
 ) -> DeltaRenderer:
     """Make a renderer and run its self-check; arguments and errors as `DeltaRenderer`'s."""
     renderer = DeltaRenderer(
@@ -247,6 +321,7 @@ def load_renderer(
         generation_config_eos=generation_config_eos,
         date=date,
         template_options=template_options,
+        history=history,
     )
     _ = renderer.check_report
     return renderer

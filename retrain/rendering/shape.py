@@ -65,6 +65,19 @@ class Shape:
         roles = tuple((message.role, not message.content.strip()) for message in messages)
         return cls(len(action.tool_calls) if answers else 0, roles, bool(tools))
 
+    @classmethod
+    def at_the_end(cls, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> Shape | None:
+        """The shape of the reply with which a conversation ends; None where nothing is replied to.
+
+        Raises:
+            RenderingFailure: As `of`.
+        """
+        turns = [at for at, message in enumerate(messages) if message.role == "assistant"]
+        if not turns:
+            return None
+        turn = messages[turns[-1]]
+        return cls.of(Action(tool_calls=turn.tool_calls), messages[turns[-1] + 1 :], tools)
+
     @property
     def name(self) -> str:
         """The shape in words."""

@@ -203,3 +203,29 @@ def test_broken_sample_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         sample.validate()
     assert "sample 4" in str(caught.value)
+
+
+def test_tokens_of_older_weights_are_masked_and_keep_their_logprobs(renderer: Any) -> None:
+    spans = ((2, "1"), (3, "2"))
+    turn = Turn(
+        (5, 6, 7, 8, 9), (-0.5,) * 5, FinishReason.STOP, Action("a"), "2", weight_spans=spans
+    )
+    old = replace(turn, weight_version="1", weight_spans=(), env_ids=(4,))
+    episode = Trajectory(
+        Task("t", "q"),
+        SEED,
+        (Segment((1, 2), (old, turn)),),
+        Status.COMPLETED,
+        StopReason.TERMINATED,
+        reward=1.0,
+    )
+    bridge = DataFormatBridge(renderer)
+    (whole,) = bridge.to_samples(episode, 0.5)
+    (fresh,) = bridge.to_samples(episode, 0.5, fresh={"2"})
+    (none,) = bridge.to_samples(episode, 0.5, fresh=())
+    assert whole.loss_mask == [1] * 5 + [0] + [1] * 5
+    assert fresh.loss_mask == [0] * 6 + [0, 0, 1, 1, 1]
+    assert not any(none.loss_mask) and not none.remove_sample
+    assert whole.rollout_log_probs == fresh.rollout_log_probs == none.rollout_log_probs
+    assert whole.weight_versions == ["1", "1", "2"]
+    assert bridge.to_trajectory([fresh]) == episode

@@ -312,6 +312,6 @@ def test_arguments_are_typed_as_transformers_types_them(
     assert typed_arguments(tool, {"x": text, "other": "1"}) == {"x": value, "other": "1"}
     theirs = pytest.importorskip(
         "transformers.utils.chat_parsing.response_parser",
-        reason="this transformers has no response parser to compare with",
+        reason="the parser to compare with came with transformers 5.15",
     )
     assert theirs._coerce(text, theirs._schema_types(schema)) == value

@@ -32,8 +32,13 @@ from retrain.types import Trajectory
 
 STOP = "<|im_end|>"
 HOME = "trl_style_environments"
-QUOTED = '"40"' if find_spec("transformers.utils.chat_parsing") else "40"
-"""An integer; written as a string where this transformers types arguments by their schema."""
+TYPED = find_spec("transformers.utils.chat_parsing") is not None
+"""Whether TRL parses with a `response_template` (transformers 5.15 and later). Its older parser
+leaves arguments untyped and white space around the text; ours is the same everywhere."""
+QUOTED = '"40"' if TYPED else "40"
+"""An integer, as a string where TRL's parser types arguments too."""
+DONE = "  done  \n" if TYPED else "done"
+"""A last turn, with white space around it where TRL's parser takes it off too."""
 CUT = (12, 30, 48, 56, 70, 100)
 """Budgets that end episodes within a turn, or at a reply that no longer fits."""
 
@@ -50,7 +55,7 @@ ACCOUNT = [
         "<think>\nx\n</think>\n\nYes.",
     ],
     [call("deposit", '{"sum": 1}') + call("deposit", "{}") + call("withdraw", "{}"), "No."],
-    ["I think\n" + call("interest", '{"rate": 0.5}'), "  done  \n"],
+    ["I think\n" + call("interest", '{"rate": 0.5}'), DONE],
     [call("deposit", '{"amount": 10}') + '<tool_call>\n{"name": "deposit", "arg', "never said"],
     ["<think>\nhm\n</think>\n\nNo tool for me."],
     [call("_hidden", "{}"), call("reset", "{}") + call("get_reward", "{}"), "Hm."],

@@ -1,0 +1,92 @@
+"""Episodes without a configuration: what the plain calls of `retrain.rollout` are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bridges.data_format import KEY, DataFormatBridge, rebuild
+from bridges.environment import EnvironmentBridge
+from bridges.reward import RewardBridge
+from bridges.rollout import RolloutBridge, RolloutSettings
+from retrain.engine.base import InferenceEngine, SamplingParams
+from retrain.errors import ConfigError
+from retrain.rollout.request import GroupRequest
+from retrain.sample import Sample
+from retrain.seeds import EpisodeSeed
+from retrain.types import Action, FinishReason, Segment, StopReason, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlayer:
+    """Plays members of groups and gives their samples, scored."""
+
+    environment: EnvironmentBridge
+    rewards: RewardBridge
+    data_format: DataFormatBridge
+    engine: InferenceEngine
+    params: SamplingParams
+    seed: int
+
+    async def __call__(self, members: Sequence[tuple[GroupRequest, int]]) -> list[Sample]:
+        """Play (group, place in it) for each member, all at the same time."""
+        settings = RolloutSettings(self.params, 1, self.seed, concurrency=max(len(members), 1))
+        bridge = RolloutBridge(self.environment, self.rewards, self.engine, settings)
+        played = await asyncio.gather(*(bridge.episode(group, n) for group, n in members))
+        scored = await self.rewards.score(played)
+        return [
+            sample
+            for position, episode in enumerate(scored)
+            for sample in self.data_format.to_samples(replace(episode, index=position))
+        ]
+
+
+def episodes_of(
+    samples: Sequence[Sample], request: GroupRequest, count: int
+) -> tuple[Trajectory, ...]:
+    """The episodes of a group's samples; see `retrain.compose.episodes_of`."""
+    siblings: dict[object, list[Sample]] = defaultdict(list)
+    for position, sample in enumerate(samples):
+        if sample.rollout_id is None:
+            sample.rollout_id = -1 - position
+        siblings[sample.rollout_id].append(sample)
+    if len(siblings) != count:
+        raise ConfigError(
+            f"generate_fn: was given {count} prompts and returned samples of {len(siblings)} "
+            "episodes; return one for each, or several with the same rollout_id"
+        )
+    return tuple(
+        _episode(rows, request, position) for position, rows in enumerate(siblings.values())
+    )
+
+
+def _episode(rows: Sequence[Sample], request: GroupRequest, position: int) -> Trajectory:
+    first = rows[0]
+    reward = first.reward if isinstance(first.reward, int | float) else None
+    removed = all(row.remove_sample for row in rows)
+    if all(KEY in row.metadata for row in rows):
+        return replace(rebuild(rows), task=request.task, reward=reward, masked=removed)
+    segments = tuple(_segment(row) for row in rows)
+    seed = EpisodeSeed(0, "train", request.task.id, request.visit, position)
+    return Trajectory(
+        request.task,
+        seed,
+        segments,
+        first.status,
+        StopReason.TERMINATED,
+        reward=reward,
+        masked=removed,
+    )
+
+
+def _segment(row: Sample) -> Segment:
+    """A sample that somebody else made: its response is one turn."""
+    turn = Turn(
+        tuple(row.response_ids),
+        tuple(row.rollout_log_probs) or (0.0,) * row.response_length,
+        FinishReason.STOP,
+        Action(row.response),
+    )
+    return Segment(tuple(row.prompt_ids), (turn,))

@@ -1,0 +1,96 @@
+"""`Interrupted`: the episodes of a group over a restart: what was recorded, and what is in play."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bridges.continuing import Written, record_episode, resume
+from bridges.environment import EnvironmentBridge
+from bridges.episode import Episode
+from bridges.records import EpisodeRecord
+from retrain.engine.base import InferenceEngine, SamplingParams
+from retrain.seeds import EpisodeSeed
+from retrain.types import Task, Trajectory
+
+Player = Callable[..., Awaitable[Trajectory]]
+"""Plays an episode as `EnvironmentBridge.run` does."""
+
+
+class Interrupted:
+    """A group's episodes, by their place in it.
+
+    Attributes:
+        continued: How many went on from where they were recorded; the others begin afresh.
+    """
+
+    def __init__(self, records: Mapping[str, Any]) -> None:
+        """Take what `save` gave before the restart; empty for a group that begins."""
+        self._records = {int(n): EpisodeRecord.of_json(row) for n, row in records.items()}
+        self._live: dict[int, Episode] = {}
+        self.continued = 0
+
+    def of_another_task(self) -> Interrupted:
+        """The same, with another task in the group's place: nothing is recorded of it."""
+        self._records.clear()
+        self._live.clear()
+        return self
+
+    async def save(self, written: Written) -> dict[str, Any]:
+        """What is recorded of each episode now, as JSON values.
+
+        Args:
+            written: What the engine has written of a session's running turn.
+
+        Raises:
+            EnvironmentFailure: An environment could not give its snapshot.
+        """
+        rows = {n: record.to_json() for n, record in self._records.items()}
+        for number, episode in list(self._live.items()):
+            record = await record_episode(episode, written)
+            if record is not None:
+                rows[number] = record.to_json()
+        return {str(number): row for number, row in sorted(rows.items())}
+
+    def player(
+        self, bridge: EnvironmentBridge, number: int
+    ) -> Callable[..., Awaitable[Trajectory]]:
+        """What plays an episode in place of `EnvironmentBridge.run`.
+
+        Args:
+            bridge: Plays episodes.
+            number: The episode's place in the group.
+        """
+
+        def watch(episode: Episode) -> None:
+            self._live[number] = episode
+
+        async def play(
+            task: Task,
+            *,
+            engine: InferenceEngine,
+            params: SamplingParams,
+            seed: EpisodeSeed,
+            evaluation: bool,
+        ) -> Trajectory:
+            record = self._records.get(number)
+            if record is not None and not seed.attempt:
+                played = await resume(
+                    bridge,
+                    record,
+                    task,
+                    seed,
+                    engine=engine,
+                    params=params,
+                    evaluation=evaluation,
+                    watch=watch,
+                )
+                if played is not None:
+                    self.continued += 1
+                    return played
+            self._records.pop(number, None)
+            return await bridge.run(
+                task, engine=engine, params=params, seed=seed, evaluation=evaluation, watch=watch
+            )
+
+        return play
