@@ -33,6 +33,11 @@ class RewardCalculator:
         self.components = tuple(components)
         self.concurrency = concurrency
 
+    @property
+    def reads_environments(self) -> bool:
+        """Whether a component may read the environment of an episode (`Trajectory.witness`)."""
+        return any(component.function is not None for component in self.components)
+
     async def score(self, trajectories: Sequence[Trajectory]) -> tuple[Scored, ...]:
         """Score episodes.
 
