@@ -86,8 +86,8 @@ class ScriptedEngine:
 
     @property
     def capabilities(self) -> EngineCapabilities:
-        """Seeded and abortable."""
-        return EngineCapabilities(seeded=True, abortable=True)
+        """Seeded and abortable; a prompt's images change a script no more than its text does."""
+        return EngineCapabilities(seeded=True, abortable=True, images=True)
 
     async def generate(
         self,
