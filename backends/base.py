@@ -55,7 +55,8 @@ class Plan:
         arguments: Its keyword arguments; JSON values.
         sizes: Derived sizes, by name.
         problems: What cannot be honoured, and warnings.
-        memory: Estimated bytes by what they hold, and `peak`; empty where nobody can tell.
+        memory: Estimated bytes by what they hold, and `peak` where all parts are known; empty where
+            nobody can tell.
         command: The command line, to be shown: credentials are redacted; empty for a framework that
             is called in this process.
     """
@@ -135,5 +136,22 @@ class ReadsLoss(Protocol):
         Raises:
             ConfigError: The backend cannot honour the configuration.
             RetrainError: The tape cannot be played through it.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsDefaults(Protocol):
+    """A backend that knows its framework's own defaults, for `retrain plan --compare`; optional."""
+
+    def defaults(self, plan: Plan) -> Mapping[str, Any]:
+        """What the framework would take for each argument of a plan, were it not given.
+
+        Args:
+            plan: What `plan` gave.
+
+        Returns:
+            Argument to value; those for which the framework has none, or computes one, are left
+            out.
         """
         ...

@@ -32,6 +32,7 @@ class Flag:
         choices: What it may be; empty for anything.
         negation: The spelling that turns it off; "" where there is none.
         repeatable: Whether it may be given several times.
+        default: What it is where nobody gives it; None where nothing is, or it is computed.
     """
 
     spelling: str
@@ -42,6 +43,7 @@ class Flag:
     choices: tuple[str, ...] = ()
     negation: str = ""
     repeatable: bool = False
+    default: Any = None
 
     @property
     def name(self) -> str:
@@ -93,6 +95,7 @@ def _flags(row: Mapping[str, Any], owner: str) -> list[Flag]:
             choices=_choices(row.get("choices")),
             negation="" if spelling == negation else negation,
             repeatable=row.get("action") == "AppendAction",
+            default=row.get("default"),
         )
         for spelling in spellings
     ]

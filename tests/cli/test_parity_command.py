@@ -60,7 +60,9 @@ def test_a_backend_that_refuses_is_named(taped: Workspace) -> None:
         "parity", "--tape", "a.tape", "--backend", "trl", "--set", "rendering.history=template"
     )
     assert result.exit_code == 1
-    assert "trl: refused: rendering.history: template opens a new segment" in result.stdout
+    assert re.search(r"^trl +refused *$", result.stdout, re.M)
+    assert "trl: refused: rendering.history: template begins a new segment" in result.stdout
+    assert "use keep, or algorithm.backend: slime" in result.stdout
     assert result.stdout.endswith("tokens: nothing could be compared\n")
 
 
