@@ -21,7 +21,7 @@ INSTALL = {
     "peft": "pip install 'retrain[trl]'",
     "bitsandbytes": "pip install 'retrain[qlora]'",
     "matplotlib": "pip install 'retrain[plot]'",
-    "httpx": "pip install 'retrain[http]'",
+    "aiohttp": "pip install 'retrain[http]'",
     "slime": _SLIME,
     "sglang": "pip install sglang",
     "vllm": "pip install vllm",
@@ -31,7 +31,7 @@ INSTALL = {
 
 FEATURES = {
     "rollout and eval in this process": ("torch", "transformers"),
-    "rollout and eval through a server": ("httpx",),
+    "rollout and eval through a server": ("aiohttp",),
     "adapters (model.peft)": ("torch", "transformers", "peft"),
     "quantised models (model.peft.bits)": ("torch", "transformers", "peft", "bitsandbytes"),
     "the learning curve (curve.png)": ("matplotlib",),

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import finalize
+
+from pydantic_core import from_json, to_json
 
 from retrain.errors import ConfigError, EngineFailure, MissingDependency
 
 if TYPE_CHECKING:
-    import httpx
+    from aiohttp import ClientResponse, ClientSession
 
 RETRIED = frozenset({429, 500, 502, 503, 504})
 """The statuses after which the same request may succeed."""
@@ -20,6 +24,7 @@ KEEPALIVE_SECONDS = 4.0
 """Below the 5 s after which uvicorn, under SGLang and vLLM alike, closes an idle connection."""
 _LONGEST_LINE = 300
 _KEYLESS = frozenset({401, 403})
+_JSON = {"Content-Type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,10 @@ class HttpSettings:
         connect_timeout: Seconds to wait for a connection.
         retries: How often a request is sent again after an error that may pass.
         backoff: Seconds before the first retry; doubled every time, and jittered by half.
+        longest_wait: Most seconds before a retry.
         probe_interval: Seconds for which a server that failed is left out before it is asked again.
+        proxies: Whether proxies that the environment names are used, unless all servers are on
+            this machine.
     """
 
     api_key_env: str | None = None
@@ -41,7 +49,9 @@ class HttpSettings:
     connect_timeout: float = 5.0
     retries: int = 3
     backoff: float = 0.5
+    longest_wait: float = 30.0
     probe_interval: float = 5.0
+    proxies: bool = True
 
     def __post_init__(self) -> None:
         """Refuse times that cannot be.
@@ -49,7 +59,7 @@ class HttpSettings:
         Raises:
             ConfigError: A time is not positive, or the number of retries negative.
         """
-        for name in ("timeout", "connect_timeout", "backoff", "probe_interval"):
+        for name in ("timeout", "connect_timeout", "backoff", "longest_wait", "probe_interval"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"engine.{name}: {getattr(self, name)}, expected more than 0 s")
         if self.retries < 0:
@@ -83,24 +93,22 @@ class ServerFault(EngineFailure):
 
 
 class HttpClient:
-    """Sends single requests; retries and the choice of a server are the engine's.
-
-    Proxies that the environment names are used, unless all servers are on this machine.
-    """
+    """Sends single requests; retries and the choice of a server are the engine's."""
 
     def __init__(self, urls: tuple[str, ...], settings: HttpSettings) -> None:
         """Take the settings; nothing is opened before the first request.
 
         Raises:
             ConfigError: The API key's environment variable is not set.
-            MissingDependency: httpx is not installed.
+            MissingDependency: aiohttp is not installed.
         """
-        self._httpx = load_httpx()
+        self._aiohttp = load_aiohttp()
         self._settings = settings
         self._key = _api_key(settings.api_key_env)
-        self._local = all(_is_loopback(url) for url in urls)
-        self._open: httpx.AsyncClient | None = None
+        self._proxies = settings.proxies and not all(_is_loopback(url) for url in urls)
+        self._open: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._forget: finalize[..., HttpClient] | None = None
 
     async def ask(
         self,
@@ -125,59 +133,67 @@ class HttpClient:
         """
         limit = timeout or self._settings.timeout
         what = f"{method} {url}"
+        data = None if body is None else to_json(body)
+        sent = headers if data is None else {**_JSON, **(headers or {})}
         try:
-            async with asyncio.timeout(limit):
-                response = await self._client().request(method, url, json=body, headers=headers)
-        except TimeoutError as error:
-            raise ServerFault(f"{what}: no answer within {limit:g} s", lost=True) from error
-        except self._httpx.TransportError as error:
+            async with (
+                asyncio.timeout(limit),
+                self._session().request(
+                    method, url, data=data, headers=sent, allow_redirects=False
+                ) as response,
+            ):
+                content = await response.read()
+        except self._aiohttp.ClientError as error:
             reason = self._clean(f"{type(error).__name__}: {error}".rstrip(": "))
             raise ServerFault(f"{what}: {reason}", lost=True, passing=True) from error
-        if response.status_code >= 400:
-            raise self._refused(what, response)
+        except TimeoutError as error:
+            raise ServerFault(f"{what}: no answer within {limit:g} s", lost=True) from error
+        if response.status >= 400:
+            raise self._refused(what, response, _text(content))
         try:
-            return response.json()
+            return from_json(content)
         except ValueError:
-            return response.text
+            return _text(content)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        client, self._open = self._open, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        session, self._open = self._open, None
+        if session is not None and self._loop is asyncio.get_running_loop():
+            await session.close()
 
     def close(self) -> None:
-        """Close the connections from outside the event loop, where the loop still runs."""
-        if self._open is None or self._loop is None or not self._loop.is_running():
-            self._open = None
-            return
-        asyncio.run_coroutine_threadsafe(self.aclose(), self._loop)
+        """Close the connections from outside the event loop."""
+        self._open = None
+        if self._forget is not None:
+            self._forget()
 
-    def _client(self) -> httpx.AsyncClient:
-        """The client of the running loop: connections cannot change their loop."""
+    def _session(self) -> ClientSession:
+        """The connections of the running loop: they cannot change their loop."""
         loop = asyncio.get_running_loop()
         if self._open is None or self._loop is not loop:
-            httpx, key = self._httpx, self._key
-            self._open = httpx.AsyncClient(
-                headers={"Authorization": f"Bearer {key}"} if key else None,
-                timeout=httpx.Timeout(None, connect=self._settings.connect_timeout),
-                limits=httpx.Limits(
-                    max_connections=None,
-                    max_keepalive_connections=None,
-                    keepalive_expiry=KEEPALIVE_SECONDS,
-                ),
-                trust_env=not self._local,
-            )
-            self._loop = loop
+            self.close()
+            self._open, self._loop = self._connections(), loop
+            self._forget = finalize(self, _close, self._open, loop)
         return self._open
 
-    def _refused(self, what: str, response: httpx.Response) -> ServerFault:
-        status = response.status_code
-        line = self._clean(response.text.strip().partition("\n")[0][:_LONGEST_LINE])
+    def _connections(self) -> ClientSession:
+        aiohttp, key = self._aiohttp, self._key
+        session: ClientSession = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Authorization": f"Bearer {key}"} if key else None,
+            timeout=aiohttp.ClientTimeout(None, sock_connect=self._settings.connect_timeout),
+            trust_env=self._proxies,
+        )
+        return session
+
+    def _refused(self, what: str, response: ClientResponse, text: str) -> ServerFault:
+        status = response.status
+        line = self._clean(text.strip().partition("\n")[0][:_LONGEST_LINE])
         hint = "; is the right key named by engine.api_key_env?" if status in _KEYLESS else ""
         after = response.headers.get("Retry-After", "")
         return ServerFault(
-            f"{what}: HTTP {status}: {line or response.reason_phrase}{hint}",
+            f"{what}: HTTP {status}: {line or response.reason}{hint}",
             status=status,
             passing=status in RETRIED,
             retry_after=float(after) if after.isdecimal() else 0.0,
@@ -187,19 +203,33 @@ class HttpClient:
         return text.replace(self._key, "***") if self._key else text
 
 
-def load_httpx() -> Any:
-    """Import httpx.
+def load_aiohttp() -> Any:
+    """Import aiohttp.
 
     Raises:
         MissingDependency: It is not installed.
     """
     try:
-        import httpx
+        import aiohttp
     except ModuleNotFoundError as error:
         raise MissingDependency(
-            "engines over HTTP need httpx; install it with: pip install 'retrain[http]'"
+            "engines over HTTP need aiohttp; install it with: pip install 'retrain[http]'"
         ) from error
-    return httpx
+    return aiohttp
+
+
+def _close(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
+    """Close connections from anywhere: in their loop, or at once where it is over."""
+    closing = session.close()
+    if loop.is_running():
+        asyncio.run_coroutine_threadsafe(closing, loop)
+        return
+    with suppress(StopIteration):
+        closing.send(None)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "replace")
 
 
 def server_urls(urls: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:

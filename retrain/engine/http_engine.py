@@ -20,7 +20,6 @@ CHECK_SECONDS = 60.0
 """Seconds that one question of a server's check may take."""
 ABORT_SECONDS = 5.0
 """Seconds that a server may take to end an aborted request; then the connection is cut."""
-_LONGEST_WAIT = 30.0
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +89,7 @@ class HttpEngine(ABC):
 
         Raises:
             ConfigError: A URL cannot be one, or the API key is not set.
-            MissingDependency: httpx is not installed.
+            MissingDependency: aiohttp is not installed.
         """
         self.urls = server_urls(urls if isinstance(urls, str) else tuple(urls))
         self._settings = settings or HttpSettings()
@@ -228,7 +227,7 @@ class HttpEngine(ABC):
     def _wait(self, attempt: int, fault: ServerFault) -> float:
         """Seconds before the next attempt: exponential, jittered so that callers spread out."""
         backoff = self._settings.backoff * 2.0**attempt * random.uniform(0.5, 1.5)
-        return min(max(backoff, fault.retry_after), _LONGEST_WAIT)
+        return min(max(backoff, fault.retry_after), self._settings.longest_wait)
 
 
 def _being_cancelled() -> bool:

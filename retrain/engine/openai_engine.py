@@ -57,7 +57,7 @@ class OpenAIEngine(HttpEngine):
 
         Raises:
             ConfigError: A URL cannot be one, or the API key is not set.
-            MissingDependency: httpx is not installed.
+            MissingDependency: aiohttp is not installed.
         """
         given = [urls] if isinstance(urls, str) else urls
         bases = [url.rstrip("/").removesuffix("/v1") for url in given]

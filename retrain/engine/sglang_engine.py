@@ -55,7 +55,7 @@ class SGLangEngine(HttpEngine):
 
         Raises:
             ConfigError: A URL cannot be one, the API key is not set, or there are two routers.
-            MissingDependency: httpx is not installed.
+            MissingDependency: aiohttp is not installed.
         """
         super().__init__(urls, settings=settings, model=model)
         if router and len(self.urls) > 1:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[engine]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'retrain[dev]'")
-pytest.importorskip("httpx", reason="needs httpx: pip install 'retrain[http]'")
+pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "calculator"
 

@@ -83,6 +83,6 @@ def test_the_names_are_listed_and_load_nothing_heavy() -> None:
     assert {"transformers", "sglang", "openai", "vllm"} <= set(ENGINES.names())
     check = (
         "import sys, retrain.engine.factory, retrain.engine.http_builders as b; "
-        "assert not {'torch', 'httpx', 'transformers'} & set(sys.modules)"
+        "assert not {'torch', 'aiohttp', 'httpx', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", check], check=True)

@@ -35,7 +35,9 @@ def free_url() -> str:
 async def test_nobody_listening_is_one_error_that_names_the_url() -> None:
     url = free_url()
     engine = SGLangEngine(url, settings=replace(QUICK, retries=1))
-    with pytest.raises(EngineFailure, match=rf"no server can be used: GET {url}/health: ConnectE"):
+    with pytest.raises(
+        EngineFailure, match=rf"no server can be used: GET {url}/health: ClientConnectorE"
+    ):
         await engine.generate(PROMPT, PARAMS, session_id="s", seed=0)
 
 
@@ -194,9 +196,9 @@ def test_settings_that_cannot_be_are_refused(changes: Any) -> None:
         HttpSettings(**changes)
 
 
-def test_a_missing_httpx_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_aiohttp_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(MissingDependency, match=r"pip install 'retrain\[http\]'"):
         SGLangEngine("http://localhost:1")

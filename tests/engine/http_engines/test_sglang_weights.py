@@ -100,7 +100,7 @@ async def test_a_server_that_comes_back_gets_the_weights_that_the_others_have(
     await engine.start()
     servers[1].kill()
     await asyncio.sleep(0.01)
-    with pytest.raises(EngineFailure, match="ConnectError"):
+    with pytest.raises(EngineFailure, match="ClientConnectorError"):
         await engine.update_weights_from_checkpoint(weights(1), "1")
     servers[1].start()
     expected = await new.engine.generate(PROMPT, PARAMS, session_id="x", seed=3)
