@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import sys
+from random import Random
 from typing import Any
 
 import uvicorn
@@ -17,10 +19,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 LOGPROB = -0.5
+"""Of the likeliest token at temperature 1."""
 
 
 def app(url: str, answer: list[int], text: str) -> Starlette:
     """The routes that a rollout asks for; every turn is answered with the same tokens."""
+    drawn = Random(0)
+    logprobs = [_single(-drawn.expovariate(2.0)) for _ in answer]
 
     async def generate(request: Request) -> Response:
         body = await request.json()
@@ -35,7 +40,10 @@ def app(url: str, answer: list[int], text: str) -> Starlette:
             "completion_tokens": len(ids),
             "cached_tokens": 0,
             "weight_version": "1",
-            "output_token_logprobs": [[LOGPROB, token, None] for token in ids],
+            "e2e_latency": 0.0123,
+            "output_token_logprobs": [
+                [logprob, token, None] for logprob, token in zip(logprobs, ids, strict=False)
+            ],
         }
         if body.get("top_logprobs_num"):
             tempered = LOGPROB if sampling["temperature"] == 1 else 10 * LOGPROB
@@ -61,6 +69,12 @@ def app(url: str, answer: list[int], text: str) -> Starlette:
     return Starlette(
         routes=[Route(path, call, methods=["GET", "POST"]) for path, call in handlers.items()]
     )
+
+
+def _single(value: float) -> float:
+    """The nearest number of single precision, as SGLang's logprobs are: with many digits."""
+    (number,) = struct.unpack("f", struct.pack("f", value))
+    return float(number)
 
 
 def main() -> None:

@@ -1,11 +1,11 @@
 """Our `generate` against slime's own hand-written multi-turn pattern, over the same server.
 
-The pattern is the one of slime's multi-turn examples: append each answer's tokens to the sample,
-encode the observation behind a dummy conversation and cut that off, ask again. It is written here
-anew, as it must be at this version of slime (observations bring no logprobs), over slime's own
-`post` and `Sample`. Both sides answer the same prompts with the same environment; the server, in a
-process of its own, gives prepared answers, so that what is left is the client. Times are CPU time
-of this process, the least over repeats in turns.
+The pattern stands in `slime_pattern.py`. Both sides answer the same prompts, hear the same replies
+and train on the same tokens; the server, in a process of its own, gives prepared answers, so that
+what is left is the client. Times are CPU time of this process, the least over repeats in turns.
+
+The pattern sends its turns by slime's `post`. Ours go through retrain's own client, as they do in a
+run; with `--slimes-post` they go through slime's too, which tells the rest of the work apart.
 
     PYTHONPATH=SLIME python benchmarks/slime_bridge.py [--turns 8] [--episodes 16] [--repeats 7]
 """
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bridge_overhead import load_tokenizer
+from slime_pattern import Pattern
 
 from backends.slime import plugin
 from backends.slime.framework import framework
@@ -38,10 +39,6 @@ from retrain.types import Action, Message, Observation, StepResult, Task
 
 REPLY = "Noted. The next number is 42; go on with the sum, and say what it is so far."
 ANSWER = "So far the sum of the numbers is 128, and the one after that makes it a little more. "
-DUMMY = [
-    {"role": "system", "content": "You are a helpful assistant."},
-    {"role": "user", "content": "I am a user."},
-]
 POSITIONS = 32768
 
 
@@ -69,14 +66,12 @@ class Bench:
 
     Attributes:
         args: Slime's arguments, with retrain's configuration on them.
-        tokenizer: The model's tokenizer.
-        turns: Model turns of an episode.
+        pattern: The peer.
         episodes: Episodes at a time.
     """
 
     args: Namespace
-    tokenizer: Any
-    turns: int
+    pattern: Pattern
     episodes: int
 
     async def time(self, generate: Callable[..., Any]) -> tuple[float, list[Any]]:
@@ -89,44 +84,6 @@ class Bench:
         began = time.process_time()
         done = await asyncio.gather(*(generate(self.args, sample, params) for sample in samples))
         return time.process_time() - began, done
-
-    async def pattern(self, args: Any, sample: Any, sampling_params: dict[str, Any]) -> Any:
-        """What a user of slime writes for an environment of several turns."""
-        from slime.utils.http_utils import post
-
-        url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
-        text = self.tokenizer.apply_chat_template(
-            sample.prompt, tokenize=False, add_generation_prompt=True
-        )
-        sample.tokens = self.tokenizer.encode(text, add_special_tokens=False)
-        for turn in range(self.turns):
-            params = {**sampling_params}
-            params["max_new_tokens"] -= sample.response_length
-            payload = {"input_ids": sample.tokens, "sampling_params": params}
-            answer = await post(url, {**payload, "return_logprob": True})
-            pairs = answer["meta_info"]["output_token_logprobs"]
-            sample.append_response_tokens(
-                args,
-                tokens=[pair[1] for pair in pairs],
-                log_probs=[pair[0] for pair in pairs],
-                meta_info=answer["meta_info"],
-                text=answer["text"],
-            )
-            if turn + 1 < self.turns:
-                observed = self.observation({"role": "user", "content": REPLY})
-                sample.append_response_tokens(args, tokens=observed, trainable=False)
-        sample.reward = 1.0
-        sample.response = self.tokenizer.decode(sample.tokens[-sample.response_length :])
-        return sample
-
-    def observation(self, message: dict[str, str]) -> list[int]:
-        """A message's tokens: those behind a dummy conversation."""
-        template = self.tokenizer.apply_chat_template
-        before = template(DUMMY, tokenize=False, add_generation_prompt=False)
-        after = template([*DUMMY, message], tokenize=False, add_generation_prompt=True)
-        cut = len(self.tokenizer.encode(before, add_special_tokens=False))
-        ids: list[int] = self.tokenizer.encode(after, add_special_tokens=False)[cut:]
-        return ids
 
 
 @contextmanager
@@ -181,15 +138,22 @@ def make_args(folder: Path, tokenizer: Any, port: int, turns: int, episodes: int
     )
 
 
+def trains_on(sample: Any) -> tuple[tuple[int, float], ...]:
+    """The tokens that a sample trains, with their logprobs."""
+    tokens = sample.tokens[-sample.response_length :]
+    rows = zip(tokens, sample.rollout_log_probs, sample.loss_mask, strict=True)
+    return tuple((token, logprob) for token, logprob, mask in rows if mask)
+
+
 async def measure(bench: Bench, repeats: int) -> tuple[float, float]:
     """The least CPU seconds of ours and of the pattern."""
     ours: list[float] = []
     theirs: list[float] = []
     for repeat in range(repeats + 1):
         mine, samples = await bench.time(plugin.generate)
-        other, peers = await bench.time(bench.pattern)
-        sampled = {sum(sample.loss_mask) for sample in (*samples, *peers)}
-        assert len(sampled) == 1, f"both sides train on as many tokens: {sampled}"
+        other, peers = await bench.time(bench.pattern.generate)
+        trained = {trains_on(sample) for sample in (*samples, *peers)}
+        assert len(trained) == 1, "both sides train on the same tokens with the same logprobs"
         if repeat:
             ours.append(mine)
             theirs.append(other)
@@ -207,6 +171,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="of a model turn")
     parser.add_argument("--episodes", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--slimes-post", action="store_true", help="for ours as well")
     parser.add_argument("--tokenizer", type=Path, help="a tokenizer's folder, not Qwen2.5's")
     given = parser.parse_args()
     tokenizer = load_tokenizer(given.tokenizer)
@@ -215,7 +180,7 @@ def main() -> None:
         server(tokenizer, given.tokens) as port,
     ):
         args = make_args(Path(folder), tokenizer, port, given.turns, given.episodes)
-        bench = Bench(args, tokenizer, given.turns, given.episodes)
+        bench = Bench(args, Pattern(tokenizer, given.turns, REPLY), given.episodes)
         turns = given.turns * given.episodes
         if not framework().real:
             alone = asyncio.run(measure_alone(bench, given.repeats))
@@ -225,6 +190,7 @@ def main() -> None:
         from slime.utils.http_utils import init_http_client
 
         init_http_client(args)
+        args.use_distributed_post = given.slimes_post
         ours, theirs = asyncio.run(measure(bench, given.repeats))
     print(f"{'':>10} {'ms per turn':>12} {'ms per sample':>14}")
     for name, seconds in (("retrain", ours), ("pattern", theirs)):
