@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from backends.slime.context import Context
 from backends.slime.drawing import Drawing
 from backends.slime.framework import framework
-from backends.slime.samples import fill
+from backends.slime.nesting import evenly_nested
+from backends.slime.samples import fill, flat
 from bridges.demonstrations import demonstration_samples
 from retrain.sample import Sample
 
@@ -22,8 +24,8 @@ async def demonstrate(context: Context, args: Any, rollout_id: int, source: Any)
         source: Slime's data source; groups of one sample.
 
     Returns:
-        `RolloutFnTrainOutput`: one group of one sample per demonstration. They have no logprobs,
-        for nobody sampled them.
+        `RolloutFnTrainOutput`: one group per demonstration, of one sample, or of a list where the
+        template rewrites what was said. They have no logprobs, for nobody sampled them.
 
     Raises:
         DataError: Naming the row that cannot be used.
@@ -35,18 +37,19 @@ async def demonstrate(context: Context, args: Any, rollout_id: int, source: Any)
     tools = await composition.environment.tools()
     groups = []
     for request in drawing.draw(count):
-        (sample,) = await demonstration_samples(
+        samples = await demonstration_samples(
             [request.task], composition.renderer, composition.environment.limits, tools
         )
         (target,) = drawing.members(request.index)
-        groups.append([_imitated(target, sample, args)])
+        groups.append([_imitated(target, samples, args)])
     snapshot = getattr(source, "snapshot", None)
     if snapshot is not None:
         snapshot(rollout_id)
-    return framework().train_output(samples=groups, metrics={})
+    return framework().train_output(samples=evenly_nested(groups), metrics={})
 
 
-def _imitated(target: Any, sample: Sample, args: Any) -> Any:
-    fill(target, [sample], (), args)
-    target.rollout_log_probs = None
-    return target
+def _imitated(target: Any, samples: Sequence[Sample], args: Any) -> Any:
+    filled = fill(target, samples, (), args)
+    for sample in flat([filled]):
+        sample.rollout_log_probs = None
+    return filled

@@ -41,6 +41,7 @@ REFUSED: Mapping[str, str] = {
     "resume_from_checkpoint": "use retrain train --resume",
     "ignore_data_skip": _DATA,
     "shuffle_dataset": _DATA,
+    "train_sampling_strategy": _DATA,
     "remove_unused_columns": _DATA,
     "dataset_kwargs": "rows are tokenised by retrain",
     "packing": "rows are tokenised by retrain",

@@ -12,9 +12,12 @@ from trl import SFTConfig, SFTTrainer
 from backends.trl.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import complete_checkpoint, run_shape
+from backends.trl.demonstration_order import DemonstrationOrder
 from backends.trl.session import Session
 from bridges.demonstrations import demonstration_samples
-from retrain.compose import Composition
+from retrain.compose import Composition, make_buffer
+from retrain.report.start import read_start
+from retrain.rollout.buffer import DataBuffer
 from retrain.sample import Sample
 from retrain.types import Task
 
@@ -22,35 +25,46 @@ IGNORED = -100
 """The label of a token that is not trained on (torch's cross-entropy)."""
 
 
-class CheckpointedSFTTrainer(SFTTrainer):
-    """An `SFTTrainer` whose checkpoints carry retrain's completion marker."""
+class OrderedSFTTrainer(SFTTrainer):
+    """An `SFTTrainer` over rows in our order; its checkpoints carry the place in the data."""
 
-    def __init__(self, *, shape: Mapping[str, Any], **trl: Any) -> None:
+    def __init__(self, *, order: DemonstrationOrder, shape: Mapping[str, Any], **trl: Any) -> None:
         """Make a trainer.
 
         Args:
+            order: The rows of all steps.
             shape: Kept in each checkpoint (`run_shape`).
             **trl: `SFTTrainer`'s own keyword arguments.
         """
-        super().__init__(**trl)
+        self._order = order
         self._shape = shape
+        super().__init__(**trl)
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> DemonstrationOrder:
+        return self._order
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
-        complete_checkpoint(self, {"shape": self._shape})
+        data = self._order.state_after(self.state.global_step)
+        complete_checkpoint(self, {"data": data, "shape": self._shape})
 
 
-def train_sft(session: Session, samples: Sequence[Sample]) -> Any:
+def train_sft(session: Session, tasks: Sequence[Task], samples: Sequence[Sample]) -> Any:
     """Train to the end, or until the user stops it.
 
     Args:
         session: The opened run.
-        samples: What to imitate.
+        tasks: The demonstrations.
+        samples: What to imitate, one of each demonstration.
 
     Returns:
         The trainer.
+
+    Raises:
+        DataError: The run is resumed with other demonstrations.
     """
-    trainer = CheckpointedSFTTrainer(
+    trainer = OrderedSFTTrainer(
+        order=_order(session, tasks),
         shape=run_shape(session.plan),
         model=session.model,
         processing_class=session.tokenizer,
@@ -67,6 +81,26 @@ def train_sft(session: Session, samples: Sequence[Sample]) -> Any:
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=session.resume_path)
     return trainer
+
+
+def _order(session: Session, tasks: Sequence[Task]) -> DemonstrationOrder:
+    start = read_start(session.config.output_dir)
+
+    def buffer_at_the_beginning() -> DataBuffer:
+        buffer = make_buffer(session.config, tasks)
+        if start is not None:
+            buffer.load_state_dict(start.buffer)
+        return buffer
+
+    if session.checkpoint is not None and "data" in session.checkpoint.state:
+        buffer_at_the_beginning().load_state_dict(session.checkpoint.state["data"])
+    sizes = session.plan.sizes
+    return DemonstrationOrder(
+        tasks,
+        buffer_at_the_beginning,
+        steps=sizes["optimizer_steps"],
+        batch=sizes["rollouts_per_optimizer_step"],
+    )
 
 
 async def prepare(composition: Composition, tasks: Sequence[Task]) -> list[Sample]:

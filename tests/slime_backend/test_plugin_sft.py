@@ -10,6 +10,7 @@ import pytest
 from backends.slime import plugin
 from backends.slime.context import context_of
 from bridges.demonstrations import demonstration_samples
+from retrain.compose import make_buffer, make_tasks
 from retrain.errors import DataError
 
 ROWS = [
@@ -60,6 +61,19 @@ def test_samples_are_the_demonstrations_of_the_bridges(config: Any, slime_args: 
     assert plugin.log_rollout(0, args, [group[0] for group in groups], {}, 1.0) is False
     source.save(0)
     assert (config.output_dir / "state" / "data-0.json").exists()
+
+
+def test_demonstrations_come_in_the_order_of_the_data_buffer_as_on_trl(
+    config: Any, slime_args: Any
+) -> None:
+    args = slime_args(config, rollout_batch_size=2, n_samples_per_prompt=1)
+    source = plugin.DataSource(args)
+    drawn = []
+    for rollout in range(3):
+        for (sample,) in plugin.sft_rollout(args, rollout, source).samples:
+            drawn.append(sample.metadata["retrain_request"]["task"])
+    buffer = make_buffer(config, make_tasks(config))
+    assert drawn == [request.task.id for request in buffer.draw(2 * len(ROWS))]
 
 
 def test_row_without_a_conversation_is_named(config: Any, slime_args: Any) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from backends.trl.sft import IGNORED, CheckpointedSFTTrainer, as_row
+from backends.trl.checkpoints import newest_checkpoint
+from backends.trl.sft import IGNORED, OrderedSFTTrainer, as_row
+from retrain.compose import make_buffer, make_tasks
 from retrain.config import RunConfig
+from retrain.errors import ConfigError, DataError, RetrainError
 from retrain.sample import Sample, Status
 from retrain.training import train
 
@@ -72,7 +76,7 @@ def test_real_trainer_trains_on_assistant_tokens_only(
     sft_config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, torch.Tensor]] = []
-    original = CheckpointedSFTTrainer.compute_loss
+    original = OrderedSFTTrainer.compute_loss
 
     def watched(self: Any, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         seen.append({k: v.clone() for k, v in inputs.items() if torch.is_tensor(v)})
@@ -80,7 +84,7 @@ def test_real_trainer_trains_on_assistant_tokens_only(
         return original(self, model, inputs, *args, **kwargs)
 
     tokenizers: list[Any] = []
-    monkeypatch.setattr(CheckpointedSFTTrainer, "compute_loss", watched)
+    monkeypatch.setattr(OrderedSFTTrainer, "compute_loss", watched)
     result = train(sft_config())
     assert result.iterations == 6
     assert seen
@@ -105,3 +109,91 @@ def test_imitation_lowers_the_loss(sft_config: Any) -> None:
     assert len(losses) == 20
     assert losses[-1] < 0.5 * losses[0]
     assert (result.model_dir / "model.safetensors").is_file()
+
+
+class LossRows:
+    """The demonstrations that enter TRL's loss, in order; `stop_at` ends the run at a row."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stop_at: int | None = None
+        self.ids: list[str] = []
+        original = OrderedSFTTrainer.compute_loss
+
+        def watched(trainer: Any, model: Any, inputs: dict[str, Any], *args: Any, **kw: Any) -> Any:
+            if self.stop_at is not None and len(self.ids) >= self.stop_at:
+                raise RuntimeError("the machine stops")
+            for ids in inputs["input_ids"]:
+                question = re.search(r"(\d+)\+1 then", trainer.processing_class.decode(ids))
+                assert question is not None
+                self.ids.append(f"d{question[1]}")
+            return original(trainer, model, inputs, *args, **kw)
+
+        monkeypatch.setattr(OrderedSFTTrainer, "compute_loss", watched)
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> LossRows:
+    return LossRows(monkeypatch)
+
+
+def drawn(config: RunConfig, count: int) -> list[str]:
+    buffer = make_buffer(config, make_tasks(config))
+    return [request.task.id for request in buffer.draw(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", [4, 8])
+def test_rows_reach_the_loss_in_the_order_of_the_data_buffer(
+    sft_config: Any, rows: LossRows, batch: int
+) -> None:
+    config = sft_config(
+        num_iterations=2 * len(ROWS) // batch,
+        global_batch_size=batch,
+        trl_per_device_train_batch_size=2,
+    )
+    train(config)
+
+    assert rows.ids == drawn(config, 2 * len(ROWS))
+    first, second = rows.ids[: len(ROWS)], rows.ids[len(ROWS) :]
+    assert sorted(first) == sorted(second) == sorted(row["id"] for row in ROWS)
+    assert first != second, "every epoch has an order of its own"
+
+
+@pytest.mark.slow
+def test_resumed_run_goes_on_with_the_row_after_the_checkpoint(
+    sft_config: Any, rows: LossRows
+) -> None:
+    config = sft_config(
+        num_iterations=6, global_batch_size=8, save_interval=2, trl_per_device_train_batch_size=2
+    )
+    rows.stop_at = 3 * 8 + 4
+    with pytest.raises(RetrainError, match="the machine stops"):
+        train(config)
+    checkpoint = newest_checkpoint(config.output_dir / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.step == 2
+    data = checkpoint.state["data"]
+    assert (data["drawn"], data["epoch"], data["position"]) == (16, 1, 4), "in the second epoch"
+
+    rows.stop_at, rows.ids = None, []
+    train(config, resume=True)
+    assert rows.ids == drawn(config, 6 * 8)[16:]
+
+
+@pytest.mark.slow
+def test_resume_with_other_demonstrations_is_refused(sft_config: Any) -> None:
+    config = sft_config(num_iterations=2, save_interval=1)
+    train(config)
+    path = Path(config.prompt_source.source_config["path"])
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS[:-1]))
+    longer = sft_config(num_iterations=4, save_interval=1)
+    with pytest.raises(DataError, match="0 appeared, 1 vanished, 0 changed"):
+        train(longer, resume=True)
+
+
+def test_option_that_would_change_the_order_is_refused(sft_config: Any) -> None:
+    from backends.trl.backend import TRLBackend
+
+    config = sft_config(trl_train_sampling_strategy="sequential")
+    with pytest.raises(ConfigError, match="the order of tasks is the data buffer's"):
+        TRLBackend().plan(config)
