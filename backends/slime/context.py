@@ -12,7 +12,9 @@ from weakref import ReferenceType, ref
 
 from backends.slime.engine import Answers, SlimeSampling, router_engine
 from backends.slime.handover import Handover, read_handover
+from backends.slime.live_episodes import LiveEpisodes
 from backends.slime.loop import Loop, make_loop
+from backends.slime.nesting import gives_segments
 from backends.slime.offline import offline_composition, offline_engine
 from backends.slime.recording import RunLog
 from backends.slime.weights_watch import WeightsWatch
@@ -20,9 +22,12 @@ from bridges import RolloutBridge
 from retrain.compose import Composition, compose, load_engine, make_tasks, sampling_params
 from retrain.config import RunConfig
 from retrain.engine.base import InferenceEngine
+from retrain.rollout.filter_building import make_filter
+from retrain.rollout.filters import GroupFilter
 from retrain.types import Task
 
 if TYPE_CHECKING:
+    from backends.slime.collecting import Collecting
     from backends.slime.data_source import DataSource
 
 _lock = Lock()
@@ -41,6 +46,8 @@ class Context:
         composition: The bridges.
         watch: Notices weights that do not move.
         data_source: The data source that slime made, where it is ours.
+        live: Episodes that slime has aborted, and may go on with.
+        collecting: What outlives a rollout where retrain fills it.
     """
 
     handover: Handover
@@ -48,6 +55,9 @@ class Context:
     composition: Composition
     watch: WeightsWatch = field(default_factory=WeightsWatch)
     data_source: DataSource | None = None
+    live: LiveEpisodes = field(default_factory=LiveEpisodes)
+    collecting: Collecting | None = None
+    _configured: dict[bool, RolloutBridge] = field(default_factory=dict)
 
     @property
     def config(self) -> RunConfig:
@@ -86,6 +96,21 @@ class Context:
         return make_loop()
 
     @cached_property
+    def filter(self) -> GroupFilter | None:
+        """What `rollout.filter` describes.
+
+        Raises:
+            ConfigError: There is no such filter, or a parameter is wrong.
+        """
+        spec = self.config.rollout.filter
+        return None if spec is None else make_filter(spec)
+
+    @cached_property
+    def segmented(self) -> bool:
+        """Whether episodes may have several samples, so that each is given as a list of them."""
+        return gives_segments(self.config) is not None
+
+    @cached_property
     def tasks(self) -> dict[str, Task]:
         """The training tasks by id."""
         return {task.id: task for task in make_tasks(self.config)}
@@ -95,6 +120,14 @@ class Context:
         """The held-out tasks."""
         section = self.config.evaluation
         return () if section is None else make_tasks(self.config, section.prompt_source)
+
+    def configured(self, *, evaluation: bool) -> RolloutBridge:
+        """The bridge that the configuration describes, made once: episodes are many."""
+        if evaluation not in self._configured:
+            made = self.composition.rollouts(self.engine, evaluation=evaluation)
+            params = self.sampling(evaluation=evaluation)
+            self._configured[evaluation] = made.with_settings(replace(made.settings, params=params))
+        return self._configured[evaluation]
 
     def rollouts(self, *, n_samples: int | None = None, evaluation: bool = False) -> RolloutBridge:
         """The bridge that collects groups, sampling as slime's arguments want.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.slime.framework import Post, framework
@@ -22,6 +23,8 @@ from retrain.model_files import load_tokenizer, vocabulary_size
 
 _OURS = ("max_new_tokens", "stop_token_ids", "no_stop_trim")
 """Sampling parameters that follow from the episode, whatever slime says."""
+PATIENCE = HttpSettings(retries=59, backoff=1.0, longest_wait=1.0, proxies=False)
+"""As slime's own `post`: 60 tries, a second apart, and never through a proxy."""
 _PER_TOKEN = frozenset({"output_token_logprobs", "input_token_logprobs"})
 
 
@@ -31,19 +34,22 @@ class Answer:
 
     Attributes:
         meta_info: Its figures, as slime's samples take them; tokens and logprobs left out.
+        tokens: How many it wrote.
         started: When the request was sent, in seconds since the epoch.
         ended: When the answer was there.
         session_id: The key by which the router chose the worker.
     """
 
     meta_info: Mapping[str, Any]
+    tokens: int
     started: float
     ended: float
     session_id: str
 
 
 Answers = dict[int, Answer]
-"""Answers by the seed of their turn, which names the turn of an episode uniquely."""
+"""Answers by the seed of their request, which names it uniquely: a turn's seed, and for a turn that
+was interrupted, `part_seed` of each request that goes on with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class SlimeSampling(SamplingParams):
 
 
 class RouterEngine(SGLangEngine):
-    """`SGLangEngine` over slime's router, with slime's own way of sending requests."""
+    """`SGLangEngine` over slime's router, as patient as slime itself."""
 
     def __init__(
         self,
@@ -71,6 +77,7 @@ class RouterEngine(SGLangEngine):
         model: ServedModel | None = None,
         seeded: bool = False,
         routed_experts: bool = False,
+        timeout: float | None = None,
         post: Post | None = None,
     ) -> None:
         """Take the router.
@@ -80,10 +87,13 @@ class RouterEngine(SGLangEngine):
             model: What the servers must serve.
             seeded: Whether the servers run with deterministic inference, so that seeds are sent.
             routed_experts: Whether answers must hold the routed experts.
+            timeout: Seconds that one request may take; None bounds it by nothing here.
             post: Sends a request, and sends it again where it fails; None sends it as
-                `SGLangEngine` does.
+                `SGLangEngine` does, with slime's patience.
         """
-        settings = HttpSettings() if post is None else HttpSettings(retries=0)
+        settings = replace(PATIENCE, timeout=timeout or math.inf)
+        if post is not None:
+            settings = replace(settings, retries=0)
         super().__init__(url, router=True, settings=settings, model=model)
         self._send_seeds = seeded
         self._routed_experts = routed_experts
@@ -99,8 +109,14 @@ class RouterEngine(SGLangEngine):
             await self._end_on_server(server, session.request_id)
             raise
         if isinstance(turn.params, SlimeSampling) and isinstance(reply, dict):
-            figures = _figures(reply.get("meta_info") or {})
-            turn.params.answers[turn.seed] = Answer(figures, started, time.time(), key)
+            meta = reply.get("meta_info") or {}
+            turn.params.answers[turn.seed] = Answer(
+                _figures(meta),
+                len(meta.get("output_token_logprobs") or ()),
+                started,
+                time.time(),
+                key,
+            )
         return reply
 
     def _body(self, turn: TurnRequest) -> dict[str, Any]:
@@ -136,6 +152,9 @@ def _figures(meta: Mapping[str, Any]) -> dict[str, Any]:
 def router_engine(composition: Composition, args: Any) -> RouterEngine:
     """Make the engine over the router that slime's arguments name.
 
+    Requests go through our own client, which takes a fraction of the processor time of slime's
+    `post`, unless slime is to spread them over its own Ray actors (--use-distributed-post).
+
     Args:
         composition: Gives the model and its tokenizer.
         args: Slime's arguments.
@@ -160,5 +179,6 @@ def router_engine(composition: Composition, args: Any) -> RouterEngine:
         model=model,
         seeded=bool(getattr(args, "sglang_enable_deterministic_inference", False)),
         routed_experts=bool(getattr(args, "use_rollout_routing_replay", False)),
-        post=framework().post(),
+        timeout=composition.environment.limits.generate_timeout,
+        post=framework().post() if getattr(args, "use_distributed_post", False) else None,
     )

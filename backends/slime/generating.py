@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from backends.slime.context import Context
 from backends.slime.drawing import place_of
 from backends.slime.engine import SlimeSampling
-from backends.slime.samples import answers_to, fill
+from backends.slime.interruption import InterruptibleEngine
+from backends.slime.live_episodes import LiveEpisode
+from backends.slime.nesting import as_list
+from backends.slime.samples import answers_to, fill, flat
 from bridges import EnvironmentBridge, RolloutBridge
 from bridges.limits import EpisodeLimits
+from retrain.engine.base import SamplingParams
+from retrain.seeds import EpisodeSeed
 
 _OVER = ("completed", "truncated")
 
@@ -21,49 +26,88 @@ async def generate_episode(
 ) -> Any:
     """Play the episode of one sample, and score it.
 
-    A sample that comes back after an abort is played from the beginning: the world that its tokens
-    were sampled in is gone, so every field of its response is reset.
+    Under `partial_rollout`, an episode that slime aborts is suspended: it stays in this process
+    with its environment, and goes on from its tokens when its sample comes back. Where it is gone
+    by then (another process, or one too many were kept), it is played from the beginning, and
+    `live_episodes.BEGUN_AGAIN` is set in the sample's metadata.
 
     Args:
         context: The bridges and the engine.
         args: Slime's arguments.
         sample: Slime's sample; one that is over already is returned as it is.
-        sampling_params: Slime's; they are not changed.
+        sampling_params: Slime's; they are not changed. An episode that goes on keeps those that it
+            was begun with.
         evaluation: Whether the episode is held out.
 
     Returns:
-        The sample, filled and with its reward; a list where the episode has several segments. An
-        aborted one has reward None. A failed one trains nothing.
+        The sample, filled and with its reward; a list of samples where the configuration lets an
+        episode have several segments. An aborted one has reward None. A failed one trains nothing.
 
     Raises:
         RetrainError: A failure whose policy is to raise.
     """
     if sample.status.value in _OVER:
-        return sample
-    params = _params(context, sample, sampling_params, evaluation)
-    rollouts = _rollouts(context, args, params, evaluation)
-    place = place_of(sample, context.tasks)
-    played = await rollouts.episode(place.request, place.member)
+        return [sample] if context.segmented else sample
+    live = context.live.take(sample)
+    if live is None:
+        live = _begin(context, args, sample, sampling_params, evaluation)
+    else:
+        live.go_on()
+    played = await live.rest()
+    if played is None:
+        await context.live.keep(sample, live)
+        return _fill_so_far(context, args, sample, live)
     (scored,) = await context.composition.rewards.score([played])
     samples = context.composition.data_format.to_samples(scored)
-    return fill(sample, samples, answers_to(scored, params.answers), args)
+    filled = fill(sample, samples, answers_to(scored, live.answers), args)
+    if _partial(args) and args.mask_offpolicy_in_partial_rollout:
+        _mask_stale(filled, live.stale)
+    return as_list(filled) if context.segmented else filled
 
 
-def _params(
-    context: Context, sample: Any, raw: Mapping[str, Any], evaluation: bool
-) -> SlimeSampling:
+def _begin(
+    context: Context, args: Any, sample: Any, raw: Mapping[str, Any], evaluation: bool
+) -> LiveEpisode:
+    configured = context.configured(evaluation=evaluation)
+    params = _params(configured.settings.params, sample, raw)
+    engine = InterruptibleEngine(context.engine, goes_on=_partial(args) and not evaluation)
+    rollouts = _rollouts(configured, args, params, engine)
+    place = place_of(sample, context.tasks)
+    return LiveEpisode(rollouts.episode(place.request, place.member), engine, params)
+
+
+def _partial(args: Any) -> bool:
+    return bool(getattr(args, "partial_rollout", False))
+
+
+def _fill_so_far(context: Context, args: Any, sample: Any, live: LiveEpisode) -> Any:
+    """Show slime what a suspended episode has written."""
+    place = place_of(sample, context.tasks)
+    task = place.request.task
+    seed = EpisodeSeed(context.config.seed, "train", task.id, place.request.visit, place.member)
+    composition = context.composition
+    trajectory, answers = live.so_far(task, seed, composition.renderer.parse)
+    placed = replace(trajectory, group_index=place.request.index, index=sample.index)
+    return fill(sample, composition.data_format.to_samples(placed), answers, args)
+
+
+def _mask_stale(filled: Any, stale: Sequence[int]) -> None:
+    """Take what older weights wrote out of the loss, as slime does (its `generate_and_rm`)."""
+    for sibling, count in zip(flat([filled]), stale, strict=False):
+        sibling.loss_mask[:count] = [0] * count
+
+
+def _params(own: SamplingParams, sample: Any, raw: Mapping[str, Any]) -> SlimeSampling:
     """Slime's sampling parameters, those that it leaves out from the configuration."""
-    own = context.sampling(evaluation=evaluation)
-    return replace(
-        own,
+    always = own.raw if isinstance(own, SlimeSampling) else {}
+    return SlimeSampling(
         max_tokens=_given(raw, "max_new_tokens", own.max_tokens),
         temperature=_given(raw, "temperature", own.temperature),
         top_p=_given(raw, "top_p", own.top_p),
         top_k=_given(raw, "top_k", own.top_k),
         stop_token_ids=frozenset(raw.get("stop_token_ids") or ()),
-        raw={**own.raw, **raw},
+        raw={**always, **raw},
         session_id=sample.session_id,
-        answers={},
     )
 
 
@@ -73,16 +117,14 @@ def _given(raw: Mapping[str, Any], key: str, default: Any) -> Any:
 
 
 def _rollouts(
-    context: Context, args: Any, params: SlimeSampling, evaluation: bool
+    configured: RolloutBridge, args: Any, params: SlimeSampling, engine: InterruptibleEngine
 ) -> RolloutBridge:
     """The bridge for one episode, within the tokens that slime gives it."""
-    bridge = context.composition.rollouts(context.engine, evaluation=evaluation)
-    environment = bridge.environment
-    limits = _limits(environment.limits, args, params.max_tokens, evaluation)
+    environment, settings = configured.environment, configured.settings
+    limits = _limits(environment.limits, args, params.max_tokens, settings.evaluation)
     if limits != environment.limits:
         environment = EnvironmentBridge(environment.renderer, environment.make_environment, limits)
-    settings = replace(bridge.settings, params=params)
-    return RolloutBridge(environment, bridge.rewards, bridge.engine, settings)
+    return RolloutBridge(environment, configured.rewards, engine, replace(settings, params=params))
 
 
 def _limits(limits: EpisodeLimits, args: Any, max_tokens: int, evaluation: bool) -> EpisodeLimits:

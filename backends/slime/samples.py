@@ -11,6 +11,7 @@ from backends.slime.framework import framework
 from backends.slime.replay import complete_replay
 from backends.slime.spans import add_spans
 from bridges.data_format import KEY
+from retrain.rollout.gate import part_seed
 from retrain.sample import PrefixCacheInfo, Sample, SpecInfo, Status
 from retrain.types import Trajectory
 
@@ -19,15 +20,15 @@ _UNKNOWN_REWARD = 0.0
 
 
 def fill(
-    target: Any, samples: Sequence[Sample], answers: Iterable[Answer | None], args: Any
+    target: Any, samples: Sequence[Sample], answers: Iterable[Sequence[Answer]], args: Any
 ) -> Any:
     """Write an episode into the sample that slime gave for it.
 
     Args:
         target: Slime's sample; every field of the response is reset first.
         samples: The episode's samples, one per segment.
-        answers: What the servers said about its turns, in order; None, or nothing, where no server
-            of SGLang's wrote them.
+        answers: What the servers said about its turns, in order: one answer for each request that
+            a turn took; none where no server of SGLang's wrote it.
         args: Slime's arguments.
 
     Returns:
@@ -42,9 +43,30 @@ def fill(
     return target if len(siblings) == 1 else siblings
 
 
-def answers_to(trajectory: Trajectory, answers: Answers) -> list[Answer | None]:
+def answers_to(trajectory: Trajectory, answers: Answers) -> list[tuple[Answer, ...]]:
     """What the servers said about each turn of an episode."""
-    return [answers.get(trajectory.seed.turn(n)) for n in range(len(trajectory.turns))]
+    return [
+        answers_of_turn(trajectory.seed.turn(number), len(turn.output_ids), answers)
+        for number, turn in enumerate(trajectory.turns)
+    ]
+
+
+def answers_of_turn(seed: int, tokens: int, answers: Answers) -> tuple[Answer, ...]:
+    """What the servers said about one turn: more than once where it was interrupted and went on.
+
+    Args:
+        seed: The turn's seed.
+        tokens: How many tokens it has.
+        answers: By the seed of their request.
+    """
+    found: list[Answer] = []
+    written = 0
+    while (answer := answers.get(part_seed(seed, written))) is not None:
+        found.append(answer)
+        written += answer.tokens
+        if not answer.tokens or written >= tokens:
+            break
+    return tuple(found) if written == tokens else ()
 
 
 def reset(sample: Any) -> None:
@@ -118,24 +140,26 @@ def ours(sample: Any) -> Sample:
     )
 
 
-def _write(target: Any, sample: Sample, answers: Iterator[Answer | None], args: Any) -> None:
+def _write(target: Any, sample: Sample, answers: Iterator[Sequence[Answer]], args: Any) -> None:
     """Fill one sample, turn by turn, as slime itself would."""
     target.tokens = sample.prompt_ids
     ids, logprobs = sample.response_ids, sample.rollout_log_probs
     at = 0
     for note in sample.metadata[KEY]["turns"]:
-        answer = next(answers, None)
+        asked = next(answers, ())
         middle = at + note["output"]
-        target.append_response_tokens(
-            args,
-            tokens=ids[at:middle],
-            log_probs=logprobs[at:middle],
-            meta_info=_meta(note, len(target.tokens)) if answer is None else answer.meta_info,
-        )
+        for count, meta in _requests(note, asked):
+            target.append_response_tokens(
+                args,
+                tokens=ids[at : at + count],
+                log_probs=logprobs[at : at + count],
+                meta_info={"prompt_tokens": len(target.tokens), **meta},
+            )
+            at += count
         at = middle + note["env"]
         if at > middle:
             target.append_response_tokens(args, tokens=ids[middle:at], trainable=False)
-        if answer is not None:
+        for answer in asked:
             target.session_id = answer.session_id
             add_spans(target, answer)
     if at < len(ids):
@@ -163,12 +187,22 @@ def _reward(sample: Sample) -> Any:
     return _UNKNOWN_REWARD if sample.reward is None else sample.reward
 
 
-def _meta(note: Mapping[str, Any], prompt_tokens: int) -> dict[str, Any]:
-    """The figures of a turn that no server of SGLang's wrote."""
-    return {
-        "finish_reason": {"type": note["finish_reason"]},
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": note["output"],
-        "cached_tokens": note["cached_tokens"],
-        "weight_version": note["weight_version"],
-    }
+def _requests(
+    note: Mapping[str, Any], asked: Sequence[Answer]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The tokens and the figures of each request of a turn, whoever wrote it."""
+    if asked:
+        yield from ((answer.tokens, answer.meta_info) for answer in asked)
+        return
+    cached = note["cached_tokens"]
+    for count, version in note.get("weight_spans") or [(note["output"], note["weight_version"])]:
+        yield (
+            count,
+            {
+                "finish_reason": {"type": note["finish_reason"]},
+                "completion_tokens": count,
+                "cached_tokens": cached,
+                "weight_version": version,
+            },
+        )
+        cached = 0
