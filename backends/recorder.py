@@ -24,9 +24,22 @@ class Recorder(Protocol):
         ...
 
     def collected(
-        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+        self,
+        iteration: int,
+        groups: Sequence[Group],
+        samples: Sequence[Sample],
+        seconds: float,
+        extra: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """Record what was rolled out for an iteration, before it is trained on."""
+        """Record what was rolled out for an iteration, before it is trained on.
+
+        Args:
+            iteration: Which one, from 1.
+            groups: What was played.
+            samples: Its samples.
+            seconds: How long that took.
+            extra: Further metrics, such as how the batch was filled.
+        """
         ...
 
     def trained(self, iteration: int, metrics: Mapping[str, float]) -> None:
@@ -50,7 +63,12 @@ class SilentRecorder:
     latest: Mapping[str, float] = MappingProxyType({})
 
     def collected(
-        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+        self,
+        iteration: int,
+        groups: Sequence[Group],
+        samples: Sequence[Sample],
+        seconds: float,
+        extra: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Do nothing."""
 
@@ -85,11 +103,16 @@ class RunRecorder:
         self._pending: dict[str, float] = {}
 
     def collected(
-        self, iteration: int, groups: Sequence[Group], samples: Sequence[Sample], seconds: float
+        self,
+        iteration: int,
+        groups: Sequence[Group],
+        samples: Sequence[Sample],
+        seconds: float,
+        extra: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Record what was rolled out for an iteration, before it is trained on."""
         write_samples(self.folder.samples_of(iteration), samples, decode=self._decode)
-        self._pending = batch_metrics(groups, seconds=seconds)
+        self._pending = {**batch_metrics(groups, seconds=seconds), **extra}
 
     def trained(self, iteration: int, metrics: Mapping[str, float]) -> None:
         """Record an iteration's training, and write its row."""

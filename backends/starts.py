@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from retrain.config import load_config
-from retrain.errors import ConfigError, DataError, RunFolderError
+from retrain.errors import ConfigError, RunFolderError
 from retrain.report.run_folder import CHECKPOINTS, CONFIG
 from retrain.report.start import Start
 
@@ -50,42 +50,41 @@ def find_start(run: Path) -> Start:
 
 
 def _trl(run: Path, backend: str) -> Start | None:
-    markers = (run / CHECKPOINTS).glob("checkpoint-*/retrain_state.json")
-    newest = max(markers, key=lambda path: int(path.parent.name.rpartition("-")[2]), default=None)
+    from backends.trl.checkpoints import newest_checkpoint
+
+    newest = newest_checkpoint(run / CHECKPOINTS)
     if newest is None:
         return None
-    state = _read(newest)
-    steps = int(state["shape"]["optimizer steps per iteration"])
-    return Start(run, backend, int(state["step"]) // steps, newest.parent, state["data"])
+    steps = int(newest.shape["optimizer steps per iteration"])
+    state = newest.state
+    iteration, left = newest.step // steps, _unfinished(state.get("rollout"))
+    return Start(run, backend, iteration, newest.path, state["data"], unfinished=left)
 
 
 def _slime(run: Path, backend: str) -> Start | None:
-    from backends.slime.checkpoints import newest_checkpoint
+    from backends.slime.checkpoints import newest_checkpoint, read_data
 
     newest = newest_checkpoint(run)
     if newest is None:
         return None
-    state = _read(newest.data)
+    state = read_data(newest.data).content
     return Start(
         run,
         backend,
         newest.iteration,
         newest.model,
         state["buffer"],
-        unfinished=len(state["returned"]),
+        unfinished=len(state["returned"]) + _unfinished(state.get("rollout")),
     )
+
+
+def _unfinished(rollout: Mapping[str, Any] | None) -> int:
+    """How many groups a `RolloutManager` had drawn that no batch has had."""
+    return 0 if rollout is None else len(rollout["pending"]) + len(rollout["finished"])
 
 
 def _unknown(run: Path, backend: str) -> Start | None:
     raise ConfigError(f"{run}: nobody knows where the backend {backend!r} keeps its data state")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return state
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); remove it to go on") from error
 
 
 def _why(folder: Path) -> str:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 from bridges.data_format import KEY, DataFormatBridge, rebuild
 from bridges.environment import EnvironmentBridge
+from bridges.limits import EpisodeLimits
 from bridges.reward import RewardBridge
 from bridges.rollout import RolloutBridge, RolloutSettings
 from retrain.engine.base import InferenceEngine, SamplingParams
+from retrain.environment.registry import EnvironmentFactory
 from retrain.errors import ConfigError
+from retrain.rendering import DeltaRenderer, load_renderer
+from retrain.reward.calculator import RewardCalculator
+from retrain.reward.components import ComponentKind, RewardComponent
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Sample
 from retrain.seeds import EpisodeSeed
@@ -41,6 +48,49 @@ class AgentPlayer:
             for position, episode in enumerate(scored)
             for sample in self.data_format.to_samples(replace(episode, index=position))
         ]
+
+
+def make_player(
+    environment_cls: Callable[..., Any],
+    engine: InferenceEngine,
+    tokenizer: Any,
+    *,
+    max_turns: int | None,
+    max_response_len: int,
+    temperature: float,
+    seed: int,
+) -> AgentPlayer:
+    """Make a player.
+
+    Args:
+        environment_cls: Makes the environment.
+        engine: Writes the model's turns.
+        tokenizer: The model's tokenizer, with its chat template.
+        max_turns: Most model turns of an episode.
+        max_response_len: Most tokens of an episode after its first prompt.
+        temperature: Of the sampling.
+        seed: The run's seed.
+
+    Raises:
+        ConfigError: The template cannot be exact, or it is no environment.
+    """
+    renderer = _renderer(tokenizer)
+    limits = EpisodeLimits(max_response_len=max_response_len, max_turns=max_turns)
+    component = RewardComponent("environment", ComponentKind.ENVIRONMENT)
+    return AgentPlayer(
+        EnvironmentBridge(renderer, EnvironmentFactory(environment_cls, {}), limits),
+        RewardBridge(RewardCalculator([component])),
+        DataFormatBridge(renderer),
+        engine,
+        SamplingParams(max_response_len, temperature),
+        seed,
+    )
+
+
+@lru_cache(maxsize=8)
+def _renderer(tokenizer: Any) -> DeltaRenderer:
+    """The renderer of a tokenizer: its self-check takes a while, and is made once."""
+    return load_renderer(tokenizer)
 
 
 def episodes_of(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from bridges.continuing import Written, record_episode, resume
+from bridges.continuing import record_episode, resume
 from bridges.environment import EnvironmentBridge
 from bridges.episode import Episode
 from bridges.records import EpisodeRecord
 from retrain.engine.base import InferenceEngine, SamplingParams
+from retrain.rollout.playing import Written
 from retrain.seeds import EpisodeSeed
 from retrain.types import Task, Trajectory
 

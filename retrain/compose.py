@@ -5,7 +5,7 @@ Everything is imported inside the functions, so importing this module loads noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,7 +20,7 @@ from retrain.model_files import (
 )
 
 if TYPE_CHECKING:
-    from backends.base import Backend, Problem
+    from backends.base import Backend, Plan, Problem
     from bridges import (
         DataFormatBridge,
         EnvironmentBridge,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from retrain.config import PromptSourceConfig, RunConfig
     from retrain.engine.base import InferenceEngine, SamplingParams
+    from retrain.environment.registry import EnvironmentFactory
 
     class ClosableEngine(InferenceEngine, Protocol):
         """An engine that holds something until it is closed."""
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from retrain.rendering import DeltaRenderer
     from retrain.report.start import Start
     from retrain.rollout.buffer import DataBuffer
+    from retrain.rollout.executors.base import Executor
+    from retrain.rollout.request import GroupRequest
     from retrain.sample import Sample
     from retrain.types import Task, Trajectory
 
@@ -57,6 +60,7 @@ class Composition:
         environment: Plays one episode.
         rewards: Scores episodes.
         data_format: Turns episodes into samples.
+        executor: Where the environments run.
     """
 
     config: RunConfig
@@ -64,6 +68,11 @@ class Composition:
     environment: EnvironmentBridge
     rewards: RewardBridge
     data_format: DataFormatBridge
+    executor: Executor
+
+    def close(self) -> None:
+        """End the workers of the environments; from any thread, and more than once."""
+        self.executor.close()
 
     def rollouts(self, engine: InferenceEngine, *, evaluation: bool = False) -> RolloutBridge:
         """Make the bridge that collects groups, for training or for evaluation."""
@@ -135,6 +144,13 @@ def read_loss(name: str, recorded: Recorded) -> LossReading:
     return backend.read_loss(recorded)
 
 
+def framework_defaults(backend: Backend, plan: Plan) -> Mapping[str, Any]:
+    """What a framework itself would take for a plan's arguments; nothing where nobody can tell."""
+    from backends.base import KnowsDefaults
+
+    return backend.defaults(plan) if isinstance(backend, KnowsDefaults) else {}
+
+
 def find_start(run: Path) -> Start:
     """The newest checkpoint of a run, for another run to go on from.
 
@@ -184,27 +200,58 @@ def compose(config: RunConfig, *, model_dir: str | Path | None = None) -> Compos
     Raises:
         ConfigError: The environment, a reward or the template cannot be used; the key is named.
     """
+    renderer = make_renderer(config, model_dir)
+    return compose_with(config, renderer, positions=known_positions(config, model_dir))
+
+
+def compose_with(
+    config: RunConfig,
+    renderer: DeltaRenderer,
+    *,
+    make_environment: EnvironmentFactory | None = None,
+    positions: int | None = None,
+) -> Composition:
+    """Make the four bridges around a renderer that is there already.
+
+    Args:
+        config: One stage's configuration; of `model:` nothing is read.
+        renderer: Messages to tokens and back.
+        make_environment: Makes the environments in place of the configured ones, in this process.
+        positions: How many positions the model knows; bounds the context.
+
+    Raises:
+        ConfigError: The environment, a reward or a filter cannot be used; the key is named.
+    """
     from bridges import DataFormatBridge, EnvironmentBridge, RewardBridge
     from retrain.environment import make_environment_factory
     from retrain.reward import build_reward_calculator
+    from retrain.rollout.executors.base import LocalExecutor
+    from retrain.rollout.executors.making import make_executor
+    from retrain.rollout.filter_building import over_sampling
 
+    over_sampling(config.rollout, config.algorithm.hyperparameters.rollout_batch_size)
     section = config.environment
-    factory = make_environment_factory(section.type, section.env_specific_config)
-    renderer = make_renderer(config, model_dir)
+    factory = make_environment or make_environment_factory(
+        section.type, section.env_specific_config
+    )
     calculator = build_reward_calculator(
         config.reward_setup,
         timeout=config.rollout.reward_timeout,
         environment_rewards=factory.rewards,
         decode=renderer.text,
     )
+    if make_environment is None:
+        executor = make_executor(config, factory, worlds=calculator.reads_environments)
+    else:
+        executor = LocalExecutor(make_environment)
     advantage = "grpo" if config.algorithm.name == "sft" else config.algorithm.name
-    limits = episode_limits(config, known_positions(config, model_dir))
     return Composition(
         config=config,
         renderer=renderer,
-        environment=EnvironmentBridge(renderer, factory, limits),
+        environment=EnvironmentBridge(renderer, executor.make, episode_limits(config, positions)),
         rewards=RewardBridge(calculator, advantage),
         data_format=DataFormatBridge(renderer),
+        executor=executor,
     )
 
 
@@ -252,17 +299,17 @@ async def preview(composition: Composition, task: Task) -> Preview:
     Raises:
         DataError: An sft task that is no demonstration.
     """
+    from bridges import EnvironmentBridge
     from bridges.demonstrations import demonstration_samples
     from bridges.preview import preview_episode
 
-    renderer, environment = composition.renderer, composition.environment
+    renderer, limits = composition.renderer, composition.environment.limits
+    here = composition.executor.here
     if composition.config.algorithm.name == "sft":
-        tools = await environment.tools()
-        samples = await demonstration_samples([task], renderer, environment.limits, tools)
+        tools = await EnvironmentBridge(renderer, here, limits).tools()
+        samples = await demonstration_samples([task], renderer, limits, tools)
         return Preview(tuple(samples), recorded=True)
-    episode = await preview_episode(
-        task, renderer, environment.make_environment, environment.limits
-    )
+    episode = await preview_episode(task, renderer, here, limits)
     (scored,) = await composition.rewards.score([episode])
     return Preview(tuple(composition.data_format.to_samples(scored)), False, scored)
 
@@ -282,20 +329,35 @@ def make_renderer(config: RunConfig, model_dir: str | Path | None = None) -> Del
         date=date.fromisoformat(config.rendering.date),
         stop_token_ids=config.rendering.stop_token_ids,
         generation_config_eos=generation_eos(config, model_dir),
+        history=config.rendering.history,
     )
 
 
 def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> tuple[Task, ...]:
     """Read the tasks of `prompt_source:`, or of another source.
 
+    Args:
+        config: One stage's configuration.
+        source: Another source: that of the evaluation, whose tasks an environment makes with
+            another seed.
+
     Raises:
         ConfigError: The section is wrong.
         DataError: The rows are wrong.
+        MissingDependency: The package that reads them is not installed.
     """
     from retrain.rollout.sources import make_tasks as read_tasks
+    from retrain.seeds import derive_seed
 
     section = source or config.prompt_source
-    return read_tasks(section.type, section.source_config, config.base_dir)
+    split = "train" if source is None else "eval"
+    return read_tasks(
+        section.type,
+        section.source_config,
+        config.base_dir,
+        environment=config.environment.type,
+        seed=derive_seed("tasks", config.seed, split),
+    )
 
 
 def check_inputs(config: RunConfig) -> None:
@@ -316,11 +378,62 @@ def check_inputs(config: RunConfig) -> None:
         make_tasks(config, config.evaluation.prompt_source)
 
 
-def make_buffer(config: RunConfig, tasks: Sequence[Task]) -> DataBuffer:
-    """Make the data buffer over the training tasks."""
-    from retrain.rollout.buffer import DataBuffer
+def make_buffer(
+    config: RunConfig, tasks: Sequence[Task], *, rank: int = 0, ranks: int = 1
+) -> DataBuffer:
+    """Make the data buffer over the training tasks.
 
-    return DataBuffer(tasks, seed=config.seed)
+    Args:
+        config: The run.
+        tasks: The tasks.
+        rank: Which of several processes that share the draws, from 0.
+        ranks: How many there are.
+
+    Raises:
+        ConfigError: There is no such `rollout.buffer_filter`.
+    """
+    from retrain.rollout.buffer import DataBuffer
+    from retrain.rollout.partial import find_buffer_filter
+
+    chosen = find_buffer_filter(config.rollout.buffer_filter)
+    return DataBuffer(tasks, seed=config.seed, rank=rank, ranks=ranks, buffer_filter=chosen)
+
+
+def agent_rollouts(
+    environment_cls: Callable[..., Any], engine: InferenceEngine, tokenizer: Any, **bounds: Any
+) -> Callable[[Sequence[tuple[GroupRequest, int]]], Awaitable[list[Sample]]]:
+    """What plays episodes without a configuration, and gives their samples.
+
+    Args:
+        environment_cls: Makes the environment.
+        engine: Writes the model's turns.
+        tokenizer: The model's tokenizer, with its chat template.
+        **bounds: As `bridges.agents.make_player` takes them.
+
+    Raises:
+        ConfigError: The template cannot be exact, or it is no environment.
+    """
+    from bridges.agents import make_player
+
+    return make_player(environment_cls, engine, tokenizer, **bounds)
+
+
+def episodes_of(
+    samples: Sequence[Sample], request: GroupRequest, count: int
+) -> tuple[Trajectory, ...]:
+    """The episodes of a group's samples, for filters and advantages.
+
+    Args:
+        samples: In order; those of one episode share `rollout_id`.
+        request: The group.
+        count: How many episodes it must have.
+
+    Raises:
+        ConfigError: It has another number.
+    """
+    from bridges.agents import episodes_of as rebuild
+
+    return rebuild(samples, request, count)
 
 
 def episode_limits(config: RunConfig, positions: int | None = None) -> EpisodeLimits:
@@ -343,6 +456,7 @@ def episode_limits(config: RunConfig, positions: int | None = None) -> EpisodeLi
         step_timeout=rollout.step_timeout,
         generate_timeout=rollout.generate_timeout,
         engine_retries=rollout.engine_retries,
+        max_restarts=rollout.executor.max_restarts,
     )
 
 

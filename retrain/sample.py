@@ -61,7 +61,7 @@ class Sample:
         reward: Raw reward; None where it is unknown.
         loss_mask: [R] 1 on tokens that the policy sampled and trains on, else 0.
         rollout_log_probs: [R] the engine's logprobs in nats; 0.0 where nobody sampled.
-        weight_versions: The weight version of each turn.
+        weight_versions: The weight version of each turn; several of a turn that several wrote.
         status: How the episode ended.
         remove_sample: True zeroes the loss and keeps the slot.
         metadata: The task's metadata; key "retrain" holds what `to_trajectory` needs.

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.slime.layout import Layout
-from backends.slime.options import TRAIN_ASYNC, estimator, half_precision, own_option
+from backends.slime.options import estimator, half_precision, own_option
 from backends.slime.sizes import BatchSizes
+from backends.slime.slimes_manager import manager_arguments
 from backends.slime.training_rows import BEFORE_STEP
 from retrain.config import RunConfig
 
@@ -27,7 +28,7 @@ TIS_CLIP = 2.0
 
 def entry_of(config: RunConfig) -> str:
     """Which of slime's programs is run."""
-    return "train_async.py" if own_option(config, TRAIN_ASYNC, False) else "train.py"
+    return "train_async.py" if config.asynchronous else "train.py"
 
 
 def rl_arguments(
@@ -156,6 +157,7 @@ def _hooks(config: RunConfig, layout: Layout) -> dict[str, Any]:
         "custom_generate_function_path": f"{PLUGIN}.generate",
         "custom_rm_path": f"{PLUGIN}.{scored}",
         "sglang_server_concurrency": -(-config.rollout.concurrency // engines),
+        **manager_arguments(config, PLUGIN),
         **shared,
     }
 

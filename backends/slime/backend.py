@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from backends.base import Plan, Problem
 from retrain.config import RunConfig
@@ -29,6 +31,12 @@ class SlimeBackend:
         from backends.slime.planning import make_plan
 
         return make_plan(config)
+
+    def defaults(self, plan: Plan) -> Mapping[str, Any]:
+        """The defaults of slime's options; see `KnowsDefaults`."""
+        from backends.slime.defaults import defaults
+
+        return defaults(plan)
 
     def train(self, plan: Plan, *, resume: bool = False) -> RunResult:
         """Train a plan to its end, or until Ctrl-C; see `Backend.train`."""

@@ -13,17 +13,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from backends.base import Plan
 from retrain.config import RunConfig, load_config
-from retrain.errors import ConfigError
 from retrain.report.atomic import replace_bytes
 from retrain.report.result import RESULT
 from retrain.report.run_folder import CHECKPOINTS, CONFIG, STATE
+from retrain.rollout.state_file import State, read_state, write_state
+from retrain.rollout.state_file import require_same_shape as require_same
 
 SLIME, HF = f"{CHECKPOINTS}/slime", f"{CHECKPOINTS}/hf"
 """Where `--save` and `--save-hf` write, in a run folder."""
@@ -36,6 +37,7 @@ HF_INDEX = "model.safetensors.index.json"
 
 _ITERATION = re.compile(r"iter_(\d{7,})")
 _DATA = re.compile(r"data-(\d+)\.json")
+_DATA_KIND = "slime data state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ def newest_checkpoint(run: Path) -> SlimeCheckpoint | None:
 
     Returns:
         None where there is none; a process that was killed while it saved leaves incomplete ones.
+
+    Raises:
+        DataError: The file with the newest one's place in the data is damaged.
     """
     named = _named(run)
     if named is None:
@@ -121,17 +126,11 @@ def require_same_shape(plan: Plan, run: Path) -> None:
     Raises:
         ConfigError: Naming what differs, with both values.
     """
-    saved, now = _shape(load_config(run / CONFIG)), _shape(plan.config)
-    differing = [key for key in now if saved[key] != now[key]]
-    if differing:
-        lines = [f"  {key}: {saved[key]!r} then, {now[key]!r} now" for key in differing]
-        raise ConfigError(
-            f"{run}: holds a run of another shape; resume with the same settings, or start a new "
-            "run\n" + "\n".join(lines)
-        )
+    require_same(run, run_shape(load_config(run / CONFIG)), run_shape(plan.config))
 
 
-def _shape(config: RunConfig) -> dict[str, Any]:
+def run_shape(config: RunConfig) -> dict[str, Any]:
+    """What of a run must stay the same over a resume, or its rollouts mean something else."""
     hyper = config.algorithm.hyperparameters
     return {
         "algorithm.name": config.algorithm.name,
@@ -141,6 +140,25 @@ def _shape(config: RunConfig) -> dict[str, Any]:
         "n_samples_per_prompt": hyper.n_samples_per_prompt,
         "global_batch_size": hyper.global_batch_size,
     }
+
+
+def data_path(run: Path, rollout: int) -> Path:
+    """The file with the place in the data after a rollout."""
+    return run / STATE / f"data-{rollout}.json"
+
+
+def write_data(path: Path, content: Mapping[str, Any], config: RunConfig) -> None:
+    """Write the place in the data."""
+    write_state(path, _DATA_KIND, State(content, run_shape(config)))
+
+
+def read_data(path: Path) -> State:
+    """Read the place in the data.
+
+    Raises:
+        DataError: The file is damaged, or of a newer version.
+    """
+    return read_state(path, _DATA_KIND, "remove it to go on from the checkpoint before it")
 
 
 def _named(run: Path) -> int | None:
@@ -162,9 +180,12 @@ def _checkpoint(run: Path, rollout: int) -> SlimeCheckpoint | None:
         rollout=rollout,
         weights=run / SLIME / f"iter_{rollout:07d}",
         model=run / HF / str(rollout),
-        data=run / STATE / f"data-{rollout}.json",
+        data=data_path(run, rollout),
     )
-    return found if _is_json(found.model / HF_INDEX) and _is_json(found.data) else None
+    if not (_is_json(found.model / HF_INDEX) and found.data.exists()):
+        return None
+    read_data(found.data)
+    return found
 
 
 def _is_json(path: Path) -> bool:

@@ -1,16 +1,42 @@
-"""`generate_rollout` where retrain fills an iteration: the groups are collected by our bridge."""
+"""`generate_rollout` where retrain fills an iteration: the groups are collected by our manager."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from backends.slime.context import Context, answers_of
-from backends.slime.drawing import Drawing
+from backends.slime.drawing import Drawing, group_samples
 from backends.slime.engine import Answers
 from backends.slime.framework import framework
+from backends.slime.nesting import evenly_nested
 from backends.slime.samples import answers_to, fill
+from bridges.data_format import Fresh
 from retrain.report.batch_metrics import batch_metrics
+from retrain.report.filling_metrics import filling_metrics
+from retrain.rollout.filling import Batch, OverSampling
+from retrain.rollout.filter_building import over_sampling
+from retrain.rollout.manager import RolloutManager
 from retrain.types import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Collecting:
+    """What outlives a rollout: groups that are half played, and slime's samples for them.
+
+    Attributes:
+        source: Slime's data source, whose groups they are.
+        drawing: Draws from it, and keeps the samples that wait for their episodes.
+        how: How a rollout is filled.
+        manager: Fills it.
+        answers: What the servers said about the turns.
+    """
+
+    source: Any
+    drawing: Drawing
+    how: OverSampling
+    manager: RolloutManager
+    answers: Answers
 
 
 async def collect(context: Context, args: Any, rollout_id: int, source: Any) -> Any:
@@ -25,26 +51,71 @@ async def collect(context: Context, args: Any, rollout_id: int, source: Any) -> 
         source: Slime's data source.
 
     Returns:
-        `RolloutFnTrainOutput`: groups of exactly G items, in the order drawn; an item is a list
-        where an episode has several segments.
+        `RolloutFnTrainOutput`: groups of exactly G items, in the order drawn; the items are lists
+        where any episode has several segments.
 
     Raises:
-        RetrainError: A failure whose policy is to raise, too many failures, or weights that did
-            not move.
+        RetrainError: A failure whose policy is to raise, too many failures, a filter that is wrong
+            or drops too much, or weights that did not move.
     """
-    batch = _batch_size(context, args)
-    drawing = Drawing(source, context.tasks, first_index=rollout_id * batch)
-    requests = drawing.draw(batch)
-    rollouts = context.rollouts(n_samples=len(drawing.members(requests[0].index)))
-    groups = await rollouts.collect(requests, refill=drawing.one)
-    answers = answers_of(rollouts)
-    samples = [_fill_group(context, group, drawing, answers, args) for group in groups]
-    turns = [turn for group in groups for t in group.trajectories for turn in t.turns]
-    context.watch.check(rollout_id, {turn.weight_version for turn in turns}, args)
+    collecting = await _collecting(context, args, rollout_id, source)
+    try:
+        batch = await collecting.manager.collect()
+    except BaseException:
+        await _end(context)
+        raise
+    samples = _fill(context, args, collecting, batch)
+    context.watch.check(rollout_id, batch.versions, args)
+    _tidy(collecting, batch)
     snapshot = getattr(source, "snapshot", None)
     if snapshot is not None:
-        snapshot(rollout_id)
-    return framework().train_output(samples=samples, metrics=batch_metrics(groups))
+        snapshot(rollout_id, await collecting.manager.saved_state())
+    if rollout_id + 1 == getattr(args, "num_rollout", None):
+        await _end(context)
+    groups = batch.groups
+    filled = filling_metrics(collecting.how, batch.tally, groups, batch.versions)
+    return framework().train_output(samples=samples, metrics={**batch_metrics(groups), **filled})
+
+
+async def _collecting(context: Context, args: Any, rollout_id: int, source: Any) -> Collecting:
+    """What the rollout before this one left; begun at the first rollout of a source."""
+    found = context.collecting
+    if found is None or found.source is not source:
+        await _end(context)
+        found = context.collecting = _begin(context, args, rollout_id, source)
+    return found
+
+
+def _begin(context: Context, args: Any, rollout_id: int, source: Any) -> Collecting:
+    batch = _batch_size(context, args)
+    drawing = Drawing(source, context.tasks, first_index=rollout_id * batch)
+    state = getattr(source, "rollout_state", None)
+    drawn = drawing.draw(batch)
+    n_samples = len(drawing.members(drawn[0].index))
+    rollouts = context.rollouts(n_samples=n_samples)
+    how = over_sampling(context.config.rollout, batch)
+    manager = rollouts.managed(drawing, how)
+    if state is not None:
+        manager.load_state_dict(state, context.tasks)
+        for request in manager.requests():
+            drawing.adopt(request, group_samples(request, n_samples))
+    manager.enqueue(drawn)
+    return Collecting(source, drawing, how, manager, answers_of(rollouts))
+
+
+async def _end(context: Context) -> None:
+    """End what is half played."""
+    found, context.collecting = context.collecting, None
+    if found is not None:
+        await found.manager.close()
+
+
+def _tidy(collecting: Collecting, batch: Batch) -> None:
+    """Forget the samples and the answers of groups that are over."""
+    waiting = collecting.manager.requests()
+    collecting.drawing.keep({request.index for request in waiting})
+    if not waiting:
+        collecting.answers.clear()
 
 
 def _batch_size(context: Context, args: Any) -> int:
@@ -52,14 +123,20 @@ def _batch_size(context: Context, args: Any) -> int:
     return int(getattr(args, "rollout_batch_size", None) or own)
 
 
+def _fill(context: Context, args: Any, collecting: Collecting, batch: Batch) -> list[Any]:
+    fresh = batch.versions if collecting.how.mask_stale else None
+    filled = [_fill_group(context, group, collecting, fresh, args) for group in batch.groups]
+    return evenly_nested(filled)
+
+
 def _fill_group(
-    context: Context, group: Group, drawing: Drawing, answers: Answers, args: Any
+    context: Context, group: Group, collecting: Collecting, fresh: Fresh, args: Any
 ) -> list[Any]:
-    slots = context.composition.data_format.group_samples(group)
-    members = drawing.members(group.index)
+    slots = context.composition.data_format.group_samples(group, fresh=fresh)
+    members = collecting.drawing.members(group.index)
     rows = zip(members, slots, group.trajectories, strict=True)
     filled = [
-        fill(target, slot, answers_to(trajectory, answers), args)
+        fill(target, slot, answers_to(trajectory, collecting.answers), args)
         for target, slot, trajectory in rows
     ]
     return [_trainable(item) for item in filled]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from backends.slime.checkpoints import data_path, read_data, run_shape, write_data
 from backends.slime.context import context_of
 from backends.slime.drawing import REQUEST, group_samples
 from backends.slime.filters import take_oldest
 from backends.slime.framework import framework
+from backends.slime.live_episodes import BEGUN_AGAIN
+from backends.slime.samples import flat
 from retrain.compose import make_buffer
 from retrain.errors import ConfigError, DataError
-from retrain.report.atomic import replace_bytes
-from retrain.report.run_folder import STATE
 from retrain.report.start import read_start
 from retrain.rollout.request import GroupRequest
+from retrain.rollout.state_file import require_same_shape
 from retrain.types import Task
 
 _KEPT = 64
@@ -32,6 +33,9 @@ class DataSource:
 
     `train_async.py` begins rollout N + 1 before it saves rollout N. So the state is taken at the
     end of every rollout (`snapshot`), and `save` writes the one that it is asked for.
+
+    Attributes:
+        rollout_state: The state of the `RolloutManager` that a resumed run goes on with.
     """
 
     def __init__(self, args: Any) -> None:
@@ -81,11 +85,20 @@ class DataSource:
                 )
         self._returned += samples
 
-    def snapshot(self, rollout_id: int) -> None:
-        """Remember the state at the end of a rollout."""
-        self._snapshots[rollout_id] = self._state()
+    def snapshot(self, rollout_id: int, rollout: Mapping[str, Any] | None = None) -> None:
+        """Remember the state at the end of a rollout.
+
+        Args:
+            rollout_id: Which one.
+            rollout: The state of our `RolloutManager`, where it fills the rollouts.
+        """
+        self._snapshots[rollout_id] = {**self._state(), "rollout": rollout}
         for old in sorted(self._snapshots)[:-_KEPT]:
             del self._snapshots[old]
+
+    def remembers(self, rollout_id: int) -> bool:
+        """Whether the state at the end of a rollout is known."""
+        return rollout_id in self._snapshots
 
     def save(self, rollout_id: int) -> None:
         """Write the state at the end of a rollout to `state/data-ROLLOUT.json`.
@@ -101,38 +114,35 @@ class DataSource:
                 "run with --rollout-function-path backends.slime.plugin.generate_rollout, or with "
                 "--custom-rollout-log-function-path backends.slime.plugin.log_rollout"
             )
-        path = self._path(rollout_id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(path, json.dumps(state).encode())
+        write_data(self._path(rollout_id), state, self._context.config)
 
     def load(self, rollout_id: int | None = None) -> None:
         """Go on after a rollout; -1 and None begin.
 
         Raises:
-            DataError: There is no state of that rollout, or it is of other tasks.
-            ConfigError: There is no run folder.
+            DataError: There is no state of that rollout, or it is damaged or of other tasks.
+            ConfigError: There is no run folder, or the state is of a run of another shape.
         """
         self._begin()
         if rollout_id is None or rollout_id < 0:
             self._begin_where_another_run_stood()
             return
         path = self._path(rollout_id)
-        try:
-            state = json.loads(path.read_bytes())
-        except FileNotFoundError:
+        if not path.exists():
             raise DataError(
                 f"{path}: no such file, so the run cannot go on after rollout {rollout_id}; resume "
                 "in the run's own folder, or begin with --start-rollout-id 0"
-            ) from None
-        except ValueError as error:
-            raise DataError(f"{path}: is not JSON ({error}); restore it from a copy") from error
-        self._restore(state)
+            )
+        state = read_data(path)
+        require_same_shape(path, state.shape, run_shape(self._context.config))
+        self._restore(state.content)
 
     def _begin(self) -> None:
         context = self._context
         self._buffer = make_buffer(context.config, tuple(context.tasks.values()))
         self._returned: list[list[Any]] = []
         self._snapshots: dict[int, dict[str, Any]] = {}
+        self.rollout_state: Mapping[str, Any] | None = None
 
     def _begin_where_another_run_stood(self) -> None:
         run_dir = self._context.run_dir
@@ -150,11 +160,14 @@ class DataSource:
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Unfinished groups are played anew, since their worlds are gone."""
         self._buffer.load_state_dict(state["buffer"])
+        self.rollout_state = state.get("rollout")
         requests = [
             GroupRequest(row["index"], self._context.tasks[row["task"]], row["visit"])
             for row in state["returned"]
         ]
         self._returned = [group_samples(request, self._group_size()) for request in requests]
+        for sample in flat(self._returned):
+            sample.metadata[BEGUN_AGAIN] = True
 
     def _take_back(self, count: int) -> list[list[Any]]:
         if not self._returned or not count:
@@ -179,7 +192,7 @@ class DataSource:
                 "the data state has no run folder to stand in: retrain_run_dir is not set; pass "
                 "--custom-config-path RUN/slime.yaml"
             )
-        return run_dir / STATE / f"data-{rollout_id}.json"
+        return data_path(run_dir, rollout_id)
 
 
 def _refuse_slimes_own(tasks: Mapping[str, Task]) -> None:

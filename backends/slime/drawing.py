@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def _task(sample: Any, group: int) -> Task:
 
 
 class Drawing:
-    """The groups of one rollout: what was drawn, and which samples wait for the episodes."""
+    """The groups that were drawn, and the samples of theirs that wait for the episodes."""
 
     def __init__(self, source: Any, tasks: Mapping[str, Task], first_index: int) -> None:
         """Begin with nothing drawn.
@@ -111,16 +111,21 @@ class Drawing:
         """
         groups = self._source.get_samples(count)
         sizes = [len(group) for group in groups]
-        if len(sizes) != count or 0 in sizes or len({*sizes}) > 1:
+        known = {*sizes, *(len(group) for group in self._waiting.values())}
+        if len(sizes) != count or 0 in sizes or len(known) > 1:
             raise BackendFailure(
                 f"the data source was asked for {count} groups of samples, all of one size, and "
                 f"gave groups of {sizes}"
             )
         return [self._request(group) for group in groups]
 
-    def one(self) -> GroupRequest:
-        """Draw one more group, in place of one that failed."""
-        return self.draw(1)[0]
+    def adopt(self, request: GroupRequest, samples: Sequence[Any]) -> None:
+        """Take the samples of a group that was drawn before this process began."""
+        self._waiting[request.index] = samples
+
+    def keep(self, indices: Collection[int]) -> None:
+        """Forget the samples of all groups but those with these indices."""
+        self._waiting = {i: group for i, group in self._waiting.items() if i in indices}
 
     def members(self, index: int) -> Sequence[Any]:
         """The samples of a group, by the group's index."""

@@ -16,7 +16,9 @@ from retrain.config import RunConfig
 from retrain.engine.scripted import ScriptedEngine
 from retrain.environment import make_environment_factory
 from retrain.environment.base import Environment, ToolSchema
+from retrain.rendering.base import HistoryMode
 from retrain.reward import build_reward_calculator
+from retrain.rollout.executors.base import LocalExecutor
 from retrain.types import Action, Message, Observation, StepResult, Task
 
 _STOP = 256
@@ -40,6 +42,7 @@ class SingleTurn(Environment):
 class ByteRenderer:
     """Texts as UTF-8 bytes: a `Renderer` that needs no tokenizer."""
 
+    history: HistoryMode = "keep"
     stop_token_ids = frozenset({_STOP})
     pad_token_id = _PAD
 
@@ -56,6 +59,24 @@ class ByteRenderer:
     ) -> list[int]:
         """The bytes of the reply."""
         return self.first(messages, tools)
+
+    def whole(
+        self,
+        messages: Sequence[Message],
+        trusted: Sequence[Message] = (),
+        tools: Sequence[ToolSchema] = (),
+    ) -> list[int]:
+        """The bytes of all messages."""
+        return self.first(messages, tools)
+
+    def continuation(self, stream: Sequence[int], whole: Sequence[int]) -> list[int] | None:
+        """The bytes that follow the stream."""
+        own = list(stream)
+        return list(whole[len(own) :]) if list(whole[: len(own)]) == own else None
+
+    def message(self, action: Action, output_ids: Sequence[int]) -> Message:
+        """The turn as a message."""
+        return action.message
 
     def parse(self, output_ids: Sequence[int]) -> Action:
         """The text of a turn."""
@@ -111,6 +132,7 @@ def offline_composition(config: RunConfig) -> Composition:
         environment=EnvironmentBridge(renderer, factory, episode_limits(config)),
         rewards=RewardBridge(calculator, config.algorithm.name),
         data_format=DataFormatBridge(renderer),
+        executor=LocalExecutor(factory),
     )
 
 

@@ -14,9 +14,6 @@ from retrain.errors import ConfigError, nearest
 
 _PREFIX = "algorithm.hyperparameters.slime_"
 
-TRAIN_ASYNC = "train_async"
-"""Chooses slime's asynchronous loop, which is another program."""
-
 OWN_OPTIONS = frozenset(key.removeprefix("slime_") for key in BRIDGE_OPTIONS)
 """Prefixed keys that this backend answers itself."""
 

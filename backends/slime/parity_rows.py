@@ -11,6 +11,7 @@ from typing import Any
 from backends.slime import parity_port, parity_real
 from backends.slime.context import context_of
 from backends.slime.drawing import group_samples
+from backends.slime.flags import known_flags
 from backends.slime.handover import handover_document
 from retrain.parity import LossRow, Recorded, RecordedOrder
 
@@ -60,9 +61,10 @@ def read_rows(
 
 
 def _args(recorded: Recorded, arguments: Mapping[str, Any]) -> Namespace:
-    """Slime's arguments as far as the conversion reads them."""
+    """Slime's arguments as far as the conversion reads them; Megatron's defaults are its own."""
     config = recorded.config
     defaults = {
+        **{flag.dest: flag.default for flag in known_flags().values() if flag.owner == "megatron"},
         "balance_by_flops": False,
         "balance_data": False,
         "custom_pg_loss_reducer_function_path": None,
@@ -126,9 +128,16 @@ def _weights(args: Any, data: Mapping[str, Sequence[Any]], step: Sequence[int]) 
         return dict.fromkeys(step, 1 / tokens)
     if args.custom_pg_loss_reducer_function_path is not None:
         return dict.fromkeys(step, 1 / (args.rollout_max_response_len * args.global_batch_size))
+    sums = data.get("rollout_mask_sums") or _rollout_sums(data, trained)
+    return {n: 1 / (max(sums[n], 1) * args.global_batch_size) for n in step}
+
+
+def _rollout_sums(data: Mapping[str, Sequence[Any]], trained: Mapping[int, int]) -> dict[int, int]:
+    """The trained tokens of each sample's rollout, over all its samples; slime gives them itself.
+
+    Source: `slime/ray/rollout.py` `_convert_samples_to_train_data`, `rollout_mask_sums`.
+    """
     rollouts: dict[int, int] = defaultdict(int)
-    for n in step:
-        rollouts[data["rollout_ids"][n]] += trained[n]
-    return {
-        n: 1 / (max(rollouts[data["rollout_ids"][n]], 1) * args.global_batch_size) for n in step
-    }
+    for n, count in trained.items():
+        rollouts[data["rollout_ids"][n]] += count
+    return {n: rollouts[data["rollout_ids"][n]] for n in trained}

@@ -14,9 +14,10 @@ from backends.slime.argv import to_argv
 from backends.slime.flags import known_flags
 from backends.slime.flags_source import SlimeSource, find_source, undeclared
 from backends.slime.layout import Cluster, Layout, Wanted, choose_layout
+from backends.slime.memory import training_memory
 from backends.slime.model_arguments import model_arguments, model_notes
 from backends.slime.model_config import find_model, read_model_config
-from backends.slime.options import TRAIN_ASYNC, check_options, own_option
+from backends.slime.options import check_options
 from backends.slime.planning_problems import config_problems, plan_problems, spread_problems
 from backends.slime.sizes import BatchSizes, Parallelism, batch_sizes
 from retrain.config import RunConfig, redact
@@ -78,6 +79,7 @@ def make_plan(config: RunConfig, cluster: Cluster | None = None) -> Plan:
             *moved,
             *plan_problems(config, sizes),
         ),
+        memory=training_memory(model.folder, {**model.arguments, **options}, parallel),
         command=("python3", entry_of(config), *to_argv(redact(sent))),
     )
 
@@ -150,7 +152,7 @@ def _layout(
         node_gpus=options.get("num_gpus_per_node"),
         colocate=options.get("colocate"),
         generates=config.algorithm.name != "sft" and not elsewhere,
-        asynchronous=own_option(config, TRAIN_ASYNC, False),
+        asynchronous=config.asynchronous,
     )
     return choose_layout(wanted, cluster)
 

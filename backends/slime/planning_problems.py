@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from backends.base import Problem, Severity
-from backends.slime.options import TRAIN_ASYNC, own_option
 from backends.slime.planning_refusals import refusals
 from backends.slime.sizes import BatchSizes, Parallelism
 from retrain.config import RunConfig
@@ -129,10 +128,10 @@ def _evaluation(config: RunConfig, sizes: BatchSizes) -> list[Problem]:
                 "multiple of it: the last weights are not evaluated (TRL evaluates them)",
             )
         )
-    if own_option(config, TRAIN_ASYNC, False):
+    if config.asynchronous:
         found.append(
             _warning(
-                f"slime_{TRAIN_ASYNC}",
+                "eval_interval",
                 "slime's asynchronous loop does not evaluate before the first iteration",
             )
         )

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from backends.base import Problem
+from backends.slime.nesting import gives_segments
+from backends.slime.slimes_manager import keeps_partial_groups, manager_refusals
 from retrain.config import RunConfig, redact
 
 _HYPER = "algorithm.hyperparameters"
@@ -13,7 +15,7 @@ _NO_LORA = (
     "slime trains all of a model: it has no adapters (LoRA); remove the section, or train on TRL"
 )
 _ENGINES = ("transformers", "sglang")
-_SEGMENTED = "an episode of several segments, which rendering.history: template gives; use keep"
+_SEGMENTED = "an episode of several segments, which {} gives; remove the option"
 
 
 Refusals = dict[str, tuple[bool, str]]
@@ -32,6 +34,8 @@ def refusals(config: RunConfig, options: Mapping[str, Any], *, remote_code: bool
         **_of_sections(config, remote_code=remote_code),
         **_of_hyperparameters(config),
         **_of_segments(config, options),
+        **manager_refusals(config),
+        **_of_staleness(config, options),
     }
     found = [Problem(key, text) for key, (wrong, text) in refused.items() if wrong]
     return [*found, *_refills(config), *_credentials(config)]
@@ -86,16 +90,41 @@ def _of_hyperparameters(config: RunConfig) -> Refusals:
 
 def _of_segments(config: RunConfig, options: Mapping[str, Any]) -> Refusals:
     """What slime's rollout manager cannot do with an episode of several samples."""
-    if config.rendering.history != "template":
+    giver = gives_segments(config)
+    if giver is None:
         return {}
     return {
         f"{_HYPER}.slime_partial_rollout": (
             bool(options.get("partial_rollout")),
-            f"slime's abort cannot read {_SEGMENTED}",
+            f"slime's abort cannot read {_SEGMENTED.format(giver)}",
+        ),
+        "rollout.partial": (
+            "partial_rollout" not in options and keeps_partial_groups(config.rollout),
+            f"slime's abort cannot read an episode of several segments, which {giver} gives; set "
+            "false, or rollout.owner: retrain",
         ),
         f"{_HYPER}.slime_group_rm": (
             bool(options.get("group_rm")),
-            f"slime cannot give its reward to {_SEGMENTED}",
+            f"slime cannot give its reward to {_SEGMENTED.format(giver)}",
+        ),
+        f"{_HYPER}.slime_use_dynamic_batch_size": (
+            options.get("use_dynamic_batch_size") is False,
+            "false wants an even number of samples in each step, which is not so with "
+            f"{_SEGMENTED.format(giver)}",
+        ),
+    }
+
+
+def _of_staleness(config: RunConfig, options: Mapping[str, Any]) -> Refusals:
+    """How old slime's asynchronous loop lets the weights of a batch grow."""
+    bound, age = config.rollout.max_staleness, int(options.get("update_weights_interval") or 1)
+    if not config.asynchronous:
+        return {}
+    return {
+        "rollout.max_staleness": (
+            bound is not None and bound < age,
+            f"{bound} is less than slime_update_weights_interval {age}, after which slime's "
+            "asynchronous loop renews the weights; lower the interval, or allow more",
         ),
     }
 

@@ -16,10 +16,11 @@ from backends.slime.context import context_of
 from backends.slime.data_source import DataSource
 from backends.slime.demonstrating import demonstrate
 from backends.slime.evaluating import evaluate
-from backends.slime.filters import filter_group, take_oldest
+from backends.slime.filters import dropped_by_slime, filter_group, take_oldest
 from backends.slime.generating import generate_episode
 from backends.slime.rewards import advantages, score
 from backends.slime.rollout_checks import check_rollout
+from retrain.report.filling_metrics import only_filling
 
 __all__ = [
     "DataSource",
@@ -112,7 +113,8 @@ def log_rollout(
     """`--custom-rollout-log-function-path`: write the rollout into the run folder.
 
     It also ends a rollout that slime's own collector filled: the data source's state is taken, and
-    weights that did not move, or too many failures, stop the run.
+    weights that did not move, or too many failures, stop the run. After the last rollout, episodes
+    that are still suspended end.
 
     Returns:
         False: slime goes on to log its own figures, under its own names.
@@ -121,15 +123,21 @@ def log_rollout(
         BackendFailure: The weights did not move, or too much of the rollout failed.
     """
     context = context_of(args)
-    if context.data_source is not None:
-        context.data_source.snapshot(rollout_id)
+    owner = context.config.rollout.owner
+    source = context.data_source
+    if source is not None and (owner == "slime" or not source.remembers(rollout_id)):
+        source.snapshot(rollout_id)
     if context.config.algorithm.name == "sft":
         return False
     if context.log is not None:
         _, values = advantages(context, args, samples)
-        context.log.train(rollout_id, samples, values, rollout_time)
-    if context.config.rollout.owner == "slime":
+        metrics = rollout_extra_metrics or {}
+        extra = {**dropped_by_slime(metrics), **only_filling(metrics)}
+        context.log.train(rollout_id, samples, values, rollout_time, extra)
+    if owner == "slime":
         check_rollout(context, args, rollout_id, samples)
+        if rollout_id + 1 == getattr(args, "num_rollout", None):
+            context.loop.run(context.live.end_all())
     return False
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from backends.slime.regrouping import groups_of, made_here
@@ -65,6 +66,7 @@ class RunLog:
         samples: Iterable[Any],
         advantages: Sequence[float],
         seconds: float,
+        extra: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Record a rollout; its iteration is counted from 1.
 
@@ -73,6 +75,7 @@ class RunLog:
             samples: Slime's samples.
             advantages: The advantage of each, in order.
             seconds: How long the rollout took.
+            extra: Further metrics: how the rollout was filled.
         """
         self._trained = True
         pairs = zip(flat(samples), advantages, strict=True)
@@ -80,9 +83,8 @@ class RunLog:
         if rows:
             iteration = rollout_id + 1
             write_samples(self._folder / f"{iteration}.jsonl", rows, decode=self._decode)
-            self._metrics.write(
-                iteration, batch_metrics(groups_of(rows, self._data_format), seconds=seconds)
-            )
+            groups = groups_of(rows, self._data_format)
+            self._metrics.write(iteration, {**batch_metrics(groups, seconds=seconds), **extra})
 
     def evaluation(self, rollout_id: int, samples: Iterable[Any]) -> None:
         """Record an evaluation; one before the first rollout is iteration 0."""

@@ -34,7 +34,7 @@ async def score(context: Context, sample: Any) -> Any:
     for position, leaf in enumerate(leaves):
         if leaf.reward is None:
             episodes.setdefault(vote_of(leaf, position), []).append(leaf)
-    played = [_trajectory(context, siblings) for siblings in episodes.values()]
+    played = [episode_of(context, siblings) for siblings in episodes.values()]
     scored = await context.composition.rewards.score(played)
     found: dict[int, Any] = {id(leaf): leaf.reward for leaf in leaves}
     for siblings, trajectory in zip(episodes.values(), scored, strict=True):
@@ -73,7 +73,7 @@ def advantages(context: Context, args: Any, samples: Sequence[Any]) -> tuple[lis
     ]
 
 
-def _trajectory(context: Context, siblings: Sequence[Any]) -> Trajectory:
+def episode_of(context: Context, siblings: Sequence[Any]) -> Trajectory:
     """The episode of siblings: as our `generate` played it, or one turn made of the response."""
     samples = [ours(sample) for sample in siblings]
     if all(KEY in sample.metadata for sample in samples):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from backends.base import Plan, Problem, Severity
 from retrain.config import RunConfig
@@ -12,6 +14,9 @@ from retrain.errors import MissingDependency
 from retrain.launch import Launch
 from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
+
+if TYPE_CHECKING:
+    from backends.trl.outline import Outlines
 
 TESTED = "1.16.0"
 """The TRL release whose private methods the trainer extends."""
@@ -23,6 +28,10 @@ class TRLBackend:
     """Trains with TRL's `GRPOTrainer` and `SFTTrainer`, in this process."""
 
     name = "trl"
+
+    def __init__(self) -> None:
+        """Make a backend; what its plans read of a model is kept from one plan to the next."""
+        self._outlines: Outlines | None = None
 
     def check(self) -> list[Problem]:
         """Say what is missing on this machine."""
@@ -44,9 +53,17 @@ class TRLBackend:
         from backends.trl.quiet import quiet_frameworks
 
         with quiet_frameworks():
+            from backends.trl.outline import Outlines
             from backends.trl.planning import make_plan
 
-            return make_plan(config)
+            self._outlines = self._outlines or Outlines()
+            return make_plan(config, self._outlines)
+
+    def defaults(self, plan: Plan) -> Mapping[str, Any]:
+        """TRL's own defaults; see `KnowsDefaults`."""
+        from backends.trl.defaults import defaults
+
+        return defaults(plan)
 
     def train(self, plan: Plan, *, resume: bool = False) -> RunResult:
         """Train a plan to its end, or until Ctrl-C; see `Backend.train`."""

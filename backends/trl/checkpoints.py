@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from backends.base import Plan
-from backends.trl.launching import sharding_of
 from retrain.config import RunConfig
-from retrain.errors import ConfigError, DataError
+from retrain.errors import ConfigError
 from retrain.launch import Launch
 from retrain.model_files import model_structure, structure_difference, vocabulary_difference
-from retrain.report.atomic import replace_bytes
+from retrain.rollout.state_file import State, read_state, write_state
+from retrain.rollout.state_file import require_same_shape as require_same
 
 MARKER = "retrain_state.json"
 """Written last: a checkpoint without it was interrupted while it was saved."""
+
+_KIND = "trl checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,13 @@ class Checkpoint:
         path: Its folder.
         step: Optimizer steps done.
         state: What `complete_checkpoint` put in.
+        shape: What of the run must stay the same (`run_shape`).
     """
 
     path: Path
     step: int
     state: Mapping[str, Any]
+    shape: Mapping[str, Any] = field(default_factory=dict)
 
 
 def complete_checkpoint(trainer: Any, state: Mapping[str, Any]) -> None:
@@ -43,14 +46,15 @@ def complete_checkpoint(trainer: Any, state: Mapping[str, Any]) -> None:
 
     Args:
         trainer: The trainer.
-        state: What a resume needs besides the trainer's own files.
+        state: What a resume needs besides the trainer's own files; under `shape`, what must stay
+            the same.
     """
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
         step = trainer.state.global_step
         path = Path(trainer.args.output_dir) / f"checkpoint-{step}" / MARKER
-        text = json.dumps({"step": step, **state}, indent=2) + "\n"
-        replace_bytes(path, text.encode())
+        content = {name: value for name, value in state.items() if name != "shape"}
+        write_state(path, _KIND, State({"step": step, **content}, state.get("shape", {})))
 
 
 def run_shape(plan: Plan) -> dict[str, Any]:
@@ -73,6 +77,8 @@ def run_shape(plan: Plan) -> dict[str, Any]:
 
 
 def _optimizer_state(plan: Plan) -> str:
+    from backends.trl.launching import sharding_of  # imports torch, which reading needs not
+
     sharding = sharding_of(plan.arguments, Launch.of())
     processes = plan.sizes["processes"]
     return f"cut up by {sharding} over {processes} processes" if sharding else "whole"
@@ -84,10 +90,9 @@ def require_same_model(config: RunConfig, checkpoint: Checkpoint) -> None:
     Raises:
         ConfigError: Naming both, and what differs.
     """
-    shape = checkpoint.state.get("shape", {})
     theirs = {
         name.removeprefix("model: "): value
-        for name, value in shape.items()
+        for name, value in checkpoint.shape.items()
         if name.startswith("model: ")
     }
     difference = structure_difference(theirs, model_structure(config)) if theirs else None
@@ -106,30 +111,31 @@ def require_same_shape(plan: Plan, checkpoint: Checkpoint) -> None:
     Raises:
         ConfigError: Naming what differs, with both values.
     """
-    saved, now = checkpoint.state.get("shape", {}), run_shape(plan)
-    differing = [name for name in now if name in saved and saved[name] != now[name]]
-    if differing:
-        lines = [f"  {name}: {saved[name]!r} then, {now[name]!r} now" for name in differing]
-        raise ConfigError(
-            f"{checkpoint.path}: was saved by a run of another shape; resume with the same "
-            "settings, or start a new run\n" + "\n".join(lines)
-        )
+    require_same(checkpoint.path, checkpoint.shape, run_shape(plan))
 
 
 def newest_checkpoint(output_dir: Path) -> Checkpoint | None:
     """The newest complete checkpoint of a run, or None where there is none.
 
     Raises:
-        DataError: The marker of the newest one cannot be read.
+        DataError: The marker of the newest one is damaged, or of a newer version.
     """
     markers = list(output_dir.glob(f"checkpoint-*/{MARKER}"))
     if not markers:
         return None
     marker = max(markers, key=lambda path: int(path.parent.name.rpartition("-")[2]))
-    try:
-        state = json.loads(marker.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"{marker}: cannot be read ({error}); remove its folder to go on"
-        ) from error
-    return Checkpoint(marker.parent, int(state["step"]), state)
+    return read_checkpoint(marker.parent)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a complete checkpoint.
+
+    Args:
+        folder: Its folder.
+
+    Raises:
+        DataError: Its marker is missing, damaged, or of a newer version.
+    """
+    remedy = "remove its folder to go on from the checkpoint before it"
+    state = read_state(folder / MARKER, _KIND, remedy)
+    return Checkpoint(folder, int(state.content["step"]), state.content, state.shape)

@@ -1,18 +1,20 @@
-"""Collecting groups over all processes: each plays its share, and all see the whole."""
+"""Playing given groups over all processes: each plays its share, and all see the whole."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bridges import RolloutBridge
-from bridges.rollout import Refill
 from retrain.errors import BackendFailure, RetrainError
 from retrain.launch import Launch
 from retrain.rollout.request import GroupRequest
 from retrain.runtime import EventLoopThread
 from retrain.types import Group
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +47,36 @@ class Collector:
         self._loop = loop
         self._launch = launch
 
-    def collect(
-        self, requests: Sequence[GroupRequest], *, refill: Refill | None = None
-    ) -> Collected:
+    def collect(self, requests: Sequence[GroupRequest]) -> Collected:
         """Play `requests`, the same list on every process.
 
         Raises:
             RetrainError: What failed on this process, or which rank failed: nobody waits for ever.
         """
         began = time.perf_counter()
-        failure: RetrainError | None = None
-        own: Sequence[Group] = ()
-        try:
-            share = self._launch.share(requests)
-            own = self._loop.run(self.rollouts.collect(share, refill=refill))
-        except RetrainError as error:
-            failure = error
-        except (RuntimeError, ValueError, TypeError, OSError, ExceptionGroup) as error:
-            failure = BackendFailure(f"rollout: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-        self._launch.agree(failure)
-        groups = self._launch.gather(own)
-        return Collected(groups, own, time.perf_counter() - began)
+        share = self._launch.share(requests)
+        own = in_step(lambda: self._loop.run(self.rollouts.collect(share)), self._launch)
+        return Collected(self._launch.gather(own), own, time.perf_counter() - began)
+
+
+def in_step(play: Callable[[], T], launch: Launch) -> T:
+    """Do one process's part, and fail on all processes where one fails.
+
+    Args:
+        play: Does it.
+        launch: Which process this is.
+
+    Raises:
+        RetrainError: What failed on this process, or which rank failed.
+    """
+    failure: RetrainError | None = None
+    done: list[T] = []
+    try:
+        done.append(play())
+    except RetrainError as error:
+        failure = error
+    except (RuntimeError, ValueError, TypeError, OSError, ExceptionGroup) as error:
+        failure = BackendFailure(f"rollout: {type(error).__name__}: {error}")
+        failure.__cause__ = error
+    launch.agree(failure)
+    return done[0]

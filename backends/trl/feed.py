@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from backends.trl.collecting import Collector
+from backends.trl.batching import BatchFiller
 from bridges import DataFormatBridge
+from bridges.data_format import Fresh
 from retrain.errors import BackendFailure
 from retrain.launch import Launch
-from retrain.rollout.buffer import DataBuffer
-from retrain.rollout.request import GroupRequest
+from retrain.report.filling_metrics import filling_metrics
 from retrain.sample import Sample
 from retrain.types import Group
 
-OnGroups = Callable[[int, Sequence[Group], Sequence[Sample], float], None]
-"""Takes the trainer's step, the groups, their rows and the seconds that they took."""
+OnGroups = Callable[[int, Sequence[Group], Sequence[Sample], float, Mapping[str, float]], None]
+"""Takes the trainer's step, the groups, their rows, the seconds that they took and the metrics of
+how the batch was filled."""
 
 
 class RolloutFeed:
-    """Draws tasks, collects their groups and hands them to TRL row by row.
+    """Fills a batch and hands it to TRL row by row.
 
-    The order of tasks is ours (`DataBuffer`); the prompts that TRL passes are placeholders, of
-    which only the number counts. One row is one episode. Every process draws the same groups and
-    plays a slice of them, so groups never straddle processes.
+    The order of tasks is ours; the prompts that TRL passes are placeholders, of which only the
+    number counts. One row is one episode. Groups never straddle processes.
     """
 
     def __init__(
         self,
-        buffer: DataBuffer,
-        collector: Collector,
+        batches: BatchFiller,
         data_format: DataFormatBridge,
         launch: Launch,
         *,
@@ -40,16 +39,14 @@ class RolloutFeed:
         """Make a feed.
 
         Args:
-            buffer: Draws the tasks.
-            collector: Plays and scores them.
+            batches: Fills the batches.
             data_format: Turns episodes into samples.
             launch: Which process this is.
-            weights: Entered with the weight version while a collection lasts.
+            weights: Entered with the weight version while a batch is filled.
             on_groups: Told what all processes collected, before it is trained on; the first
                 process only.
         """
-        self._buffer = buffer
-        self._collector = collector
+        self._batches = batches
         self._data_format = data_format
         self._launch = launch
         self._weights = weights
@@ -57,7 +54,7 @@ class RolloutFeed:
         self.rows: list[Sample] = []
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
-        """Collect the groups of one generation batch.
+        """Fill the batch of one iteration.
 
         Args:
             prompts: Placeholders, one per row of this process, each repeated G times by TRL.
@@ -66,32 +63,24 @@ class RolloutFeed:
         Returns:
             Columns of equal length: TRL's three, `env_mask`, and the raw reward.
         """
-        n_samples = self._collector.rollouts.settings.n_samples
-        count, rest = divmod(len(prompts), n_samples)
-        if rest:
-            raise BackendFailure(
-                f"TRL asked for {len(prompts)} rows, which is not a multiple of "
-                f"n_samples_per_prompt {n_samples}"
-            )
+        self._batches.require_count(len(prompts))
         step = trainer.state.global_step
-        requests = self._buffer.draw(count * self._launch.processes)
         with self._weights(str(step)):
-            collected = self._collector.collect(requests, refill=self._refill)
-        self.rows = self._rows(collected.own)
+            filled = self._batches.fill()
+        fresh = filled.fresh if self._batches.how.mask_stale else None
+        self.rows = self._rows(filled.own, fresh)
         if self._launch.first:
-            others = collected.groups[len(collected.own) :]
-            rows = [*self.rows, *self._rows(others)]
-            self._on_groups(step, collected.groups, rows, collected.seconds)
+            rows = self._rows(filled.groups, fresh)
+            how, tally = self._batches.how, filled.tally
+            extra = filling_metrics(how, tally, filled.groups, filled.fresh)
+            self._on_groups(step, filled.groups, rows, filled.seconds, extra)
         return as_columns(self.rows)
 
-    def _refill(self) -> GroupRequest:
-        return self._buffer.draw(1)[0]
+    def _rows(self, groups: Sequence[Group], fresh: Fresh) -> list[Sample]:
+        return [sample for group in groups for sample in self._group_rows(group, fresh)]
 
-    def _rows(self, groups: Sequence[Group]) -> list[Sample]:
-        return [sample for group in groups for sample in self._group_rows(group)]
-
-    def _group_rows(self, group: Group) -> list[Sample]:
-        slots = self._data_format.group_samples(group)
+    def _group_rows(self, group: Group, fresh: Fresh) -> list[Sample]:
+        slots = self._data_format.group_samples(group, fresh=fresh)
         for slot in slots:
             if len(slot) != 1:
                 raise BackendFailure(

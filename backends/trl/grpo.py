@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from backends.trl.adapters import keep_in_float32, lora_config
+from backends.trl.batching import BatchFiller
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import run_shape
 from backends.trl.collecting import Collector
@@ -29,6 +30,7 @@ from retrain.engine.transformers_engine import TransformersEngine
 from retrain.engine.transformers_loading import fit_engine
 from retrain.report.start import read_start
 from retrain.rollout.buffer import DataBuffer
+from retrain.rollout.filter_building import over_sampling
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
 from retrain.types import Group, Task
@@ -52,13 +54,16 @@ def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
         engine, weights = _generation(session, loop)
         stack.callback(engine.close)
         evaluation = _evaluation(session, engine, weights, loop)
-        buffer = make_buffer(session.config, tasks)
+        launch = session.launch
+        buffer = make_buffer(session.config, tasks, rank=launch.rank, ranks=launch.processes)
+        batches = _batches(session, engine, buffer, loop)
+        stack.callback(batches.close)
         start = read_start(session.config.output_dir)
         if session.checkpoint is not None:
-            buffer.load_state_dict(session.checkpoint.state["data"])
+            batches.load(session.checkpoint.state, buffer, {task.id: task for task in tasks})
         elif start is not None:
             buffer.load_state_dict(start.buffer)
-        trainer = _trainer(session, engine, weights, loop, buffer, evaluation)
+        trainer = _trainer(session, weights, batches, buffer, evaluation)
         trainer.train(resume_from_checkpoint=session.resume_path)
         return trainer
 
@@ -98,11 +103,19 @@ def _evaluation(
     )
 
 
+def _batches(
+    session: Session, engine: InferenceEngine, buffer: DataBuffer, loop: EventLoopThread
+) -> BatchFiller:
+    hyper, launch = session.config.algorithm.hyperparameters, session.launch
+    how = over_sampling(session.config.rollout, hyper.rollout_batch_size // launch.processes)
+    manager = session.composition.rollouts(engine).managed(buffer, how)
+    return BatchFiller(manager, how, hyper.n_samples_per_prompt, loop, launch)
+
+
 def _trainer(
     session: Session,
-    engine: InferenceEngine,
     weights: WeightKeeper,
-    loop: EventLoopThread,
+    batches: BatchFiller,
     buffer: DataBuffer,
     evaluation: HeldOutEvaluation,
 ) -> BridgedGRPOTrainer:
@@ -110,21 +123,24 @@ def _trainer(
     steps = session.plan.sizes["optimizer_steps_per_iteration"]
 
     def on_groups(
-        step: int, groups: Sequence[Group], rows: Sequence[Sample], seconds: float
+        step: int,
+        groups: Sequence[Group],
+        rows: Sequence[Sample],
+        seconds: float,
+        extra: Mapping[str, float],
     ) -> None:
-        session.recorder.collected(step // steps + 1, groups, rows, seconds)
+        session.recorder.collected(step // steps + 1, groups, rows, seconds, extra)
 
     trainer = BridgedGRPOTrainer(
         feed=RolloutFeed(
-            buffer,
-            Collector(session.composition.rollouts(engine), loop, session.launch),
+            batches,
             session.composition.data_format,
             session.launch,
             weights=weights.current,
             on_groups=on_groups,
         ),
         weights=weights,
-        data_state=lambda: {"data": buffer.state_dict(), "shape": run_shape(session.plan)},
+        data_state=lambda: {**batches.state(buffer), "shape": run_shape(session.plan)},
         truncated_importance=hyper.importance_correction == "tis",
         model=session.model,
         processing_class=session.tokenizer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,10 @@ class ModelOutline:
     qk_norm: bool
 
 
+ReadOutline = Callable[[ModelConfig], ModelOutline | None]
+"""Gives the outline of the model that a `model:` section names."""
+
+
 def read_outline(model: ModelConfig) -> ModelOutline | None:
     """Build the model that `model:` names without weights; None where it cannot be built.
 
@@ -74,6 +79,21 @@ def read_outline(model: ModelConfig) -> ModelOutline | None:
     except _UNREADABLE:
         return None
     return outline(built)
+
+
+class Outlines:
+    """`read_outline`, asked once for each model: for a large one it is most of a plan's time."""
+
+    def __init__(self) -> None:
+        """Begin with nothing read."""
+        self._read: dict[tuple[Any, ...], ModelOutline | None] = {}
+
+    def __call__(self, model: ModelConfig) -> ModelOutline | None:
+        """The outline of the model that `model:` names; None where it cannot be built."""
+        key = (model.name_or_path, model.revision, model.trust_remote_code, weight_type(model))
+        if key not in self._read:
+            self._read[key] = read_outline(model)
+        return self._read[key]
 
 
 def outline(model: Any) -> ModelOutline:

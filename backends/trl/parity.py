@@ -5,7 +5,7 @@ Suffixes: B rows, T padded completion length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,16 +16,18 @@ from trl import GRPOConfig
 
 from backends.base import Plan
 from backends.trl.adapters import keep_in_float32, lora_config
-from backends.trl.collecting import Collector
+from backends.trl.batching import BatchFiller
 from backends.trl.feed import RolloutFeed
 from backends.trl.parity_trainer import LossReader
 from backends.trl.planning import make_plan
+from bridges import RolloutBridge
 from retrain.compose import compose, load_engine
 from retrain.config import RunConfig
 from retrain.engine.transformers_loading import load_model
 from retrain.launch import Launch
 from retrain.model_files import load_tokenizer
 from retrain.parity import LossReading, Recorded, RecordedOrder
+from retrain.rollout.filling import OverSampling
 from retrain.runtime import EventLoopThread
 
 _AGGREGATIONS = {"dapo": "token", "grpo": "sequence", "dr_grpo": "constant"}
@@ -99,8 +101,7 @@ def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader
         tokenizer.pad_token_id = composition.renderer.pad_token_id
     with EventLoopThread() as loop:
         feed = RolloutFeed(
-            RecordedOrder(recorded.requests),
-            Collector(composition.rollouts(engine), loop, Launch()),
+            _batches(recorded, composition.rollouts(engine), loop),
             composition.data_format,
             Launch(),
             weights=lambda version: nullcontext(),
@@ -122,11 +123,18 @@ def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader
         yield trainer
 
 
+def _batches(recorded: Recorded, rollouts: RolloutBridge, loop: EventLoopThread) -> BatchFiller:
+    """Fill batches with the recorded groups, all of them, as they come."""
+    how = OverSampling(recorded.config.algorithm.hyperparameters.rollout_batch_size)
+    manager = rollouts.managed(RecordedOrder(recorded.requests), how)
+    return BatchFiller(manager, how, rollouts.settings.n_samples, loop, Launch())
+
+
 def _in_memory(plan: Plan, folder: str) -> dict[str, Any]:
     """The planned arguments, without what is written and without another engine."""
     written = {"output_dir": folder, "save_strategy": "no", "report_to": "none"}
     return {**plan.arguments, **written, "use_vllm": False}
 
 
-def _unrecorded(step: int, groups: Sequence[Any], rows: Sequence[Any], seconds: float) -> None:
+def _unrecorded(step: int, *collected: object) -> None:
     """Nothing is recorded."""

@@ -20,23 +20,29 @@ from backends.trl.memory_planning import (
     trainer_bytes,
 )
 from backends.trl.options import check_options
-from backends.trl.outline import ModelOutline, read_outline
+from backends.trl.outline import ModelOutline, ReadOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
 from backends.trl.vllm_planning import HINT, uses_vllm, vllm_arguments, vllm_problems
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
+from retrain.environment.rewriting import rewrites_history
 from retrain.errors import ConfigError
 from retrain.launch import Launch
 
 _HYPER = "algorithm.hyperparameters"
+_ONE_ROW = "and TRL's GRPOTrainer takes one token stream per episode: "
 _OTHER_ENGINE = (
     "training on TRL generates with the weights that it trains: in its own process (transformers), "
     f"or with vLLM; the other engines serve retrain rollout and retrain eval. {HINT}"
 )
 
 
-def make_plan(config: RunConfig) -> Plan:
+def make_plan(config: RunConfig, read: ReadOutline = read_outline) -> Plan:
     """Plan a run; reads the prompt source only where the number of iterations depends on it.
+
+    Args:
+        config: The resolved configuration.
+        read: Gives the model's outline.
 
     Raises:
         ConfigError: A `trl_X` option or a size that cannot be.
@@ -53,7 +59,7 @@ def make_plan(config: RunConfig) -> Plan:
         derived = derive(config, sizes, iterations, cuda=cuda)
         return {**derived, **vllm_arguments(config, options), **options}
 
-    outline = read_outline(config.model)
+    outline = read(config.model)
     launch = Launch.of()
     sizes = _sizes(config, options, launch, sft=sft)
     if outline is not None and "per_device_train_batch_size" not in options:
@@ -164,13 +170,23 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
     refused = {
         "rendering.history": (
             config.rendering.history == "template",
-            "template opens a new segment where the template rewrites history, and TRL takes one "
-            "row per episode; use keep",
+            f"template begins a new segment where the template rewrites what was said, {_ONE_ROW}"
+            "use keep, or algorithm.backend: slime",
+        ),
+        "environment.type": (
+            config.algorithm.name != "sft"
+            and rewrites_history(config.environment.type, config.environment.env_specific_config),
+            f"{config.environment.type!r} rewrites its history (rewrites_history), {_ONE_ROW}use "
+            "algorithm.backend: slime, or an environment that only adds to what was said",
         ),
         "rollout.engine": (
             name not in ("transformers", "vllm" if uses_vllm(options) else "transformers")
             and config.algorithm.name != "sft",
             HINT if name == "vllm" else _OTHER_ENGINE,
+        ),
+        "rollout.asynchronous": (
+            config.asynchronous,
+            "TRL collects a batch and trains on it in turn; use false, or backend: slime",
         ),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",

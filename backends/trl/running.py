@@ -31,12 +31,13 @@ from backends.trl.sft import prepare, train_sft
 from retrain.compose import Composition, compose, make_tasks
 from retrain.config import dump_config, redact
 from retrain.engine.transformers_loading import load_model
-from retrain.errors import RetrainError
+from retrain.errors import DataError, RetrainError
 from retrain.launch import Launch
 from retrain.model_files import load_tokenizer
 from retrain.report.progress import make_progress
 from retrain.report.result import RunResult
 from retrain.report.run_folder import CHECKPOINTS, CONFIG, EVENTS, PLAN, RunFolder
+from retrain.rollout.task_digest import digest_tasks
 from retrain.sample import Sample
 from retrain.types import Task
 
@@ -62,6 +63,7 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     _join(launch, plan.arguments)
     composition = compose(config)
     tasks = make_tasks(config)
+    _require_same_everywhere(tasks, launch)
     tokenizer = load_tokenizer(config)
     unpadded = tokenizer.pad_token_id is None
     if unpadded:
@@ -69,6 +71,7 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     demonstrations = _demonstrations(plan, composition, tasks)
     model = load_model(config.model)
     with ExitStack() as stack:
+        stack.callback(composition.close)
         recorder: RunRecorder | SilentRecorder = SilentRecorder()
         interrupt = stack.enter_context(GracefulInterrupt(lambda: recorder.note(STOPPING)))
         if launch.first:
@@ -94,6 +97,24 @@ def _join(launch: Launch, arguments: Mapping[str, Any]) -> None:
         given = arguments.get("ddp_timeout")
         timeout = {} if given is None else {"timeout": timedelta(seconds=given)}
         PartialState(cpu=not torch.cuda.is_available(), **timeout)
+
+
+def _require_same_everywhere(tasks: Sequence[Task], launch: Launch) -> None:
+    """Refuse processes that have read other tasks: together they play one order of them.
+
+    Raises:
+        DataError: On every process, naming the first rank that differs.
+    """
+    if launch.processes == 1:
+        return
+    ordered = sorted(tasks, key=lambda task: task.id)
+    found = launch.gather([digest_tasks(ordered)["hash"]])
+    differing = [rank for rank, value in enumerate(found) if value != found[0]]
+    if differing:
+        raise DataError(
+            f"prompt_source: rank {differing[0]} has read other tasks than rank 0; every process "
+            "must find the same files, and an environment make the same tasks in each"
+        )
 
 
 def _demonstrations(
@@ -140,7 +161,7 @@ def _checkpoint(plan: Plan) -> Checkpoint | None:
 def _train(session: Session, tasks: Sequence[Task], demonstrations: list[Sample] | None) -> Any:
     try:
         if demonstrations is not None:
-            return train_sft(session, demonstrations)
+            return train_sft(session, tasks, demonstrations)
         return train_grpo(session, tasks)
     except RetrainError:
         raise

@@ -101,6 +101,7 @@ def _responses(episodes: Sequence[Trajectory]) -> dict[str, float]:
         **_mean("response/tokens", (sampled_tokens(episode) for episode in begun)),
         **_mean("response/length", (_response_length(episode) for episode in begun)),
         **_mean("response/turns", (len(episode.turns) for episode in begun)),
+        **_mean("response/segments", (len(episode.segments) for episode in begun)),
     }
 
 

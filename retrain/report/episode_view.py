@@ -117,6 +117,7 @@ def _sample_header(sample: Sample) -> dict[str, str]:
     components = reward if isinstance(reward, Mapping) else notes.rewards
     return _facts(
         task=" ".join([notes.task_id or f"sample {sample.index}", *places]),
+        segment=f"{notes.segment} of {notes.segments}" if notes.segments > 1 else None,
         status=str(sample.status),
         stop=notes.stop_reason,
         reward=_reward(None if isinstance(reward, Mapping) else reward, components),

@@ -36,6 +36,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("response/tokens", "tokens that the policy sampled, mean per episode", "tokens"),
     Metric("response/length", "the whole response, replies included, mean per episode", "tokens"),
     Metric("response/turns", "model turns, mean per episode", "turns"),
+    Metric(
+        "response/segments",
+        "token streams, mean per episode: more than 1 where history was rewritten",
+        "streams",
+    ),
     Metric("rollout/seconds", "wall time of the rollout", "s"),
     Metric("rollout/KIND_seconds", "time one episode waited for KIND, mean per episode", "s"),
     Metric("rollout/tokens", "tokens sampled, all episodes together", "tokens"),
@@ -52,6 +57,26 @@ METRICS: tuple[Metric, ...] = (
         "groups whose valid rewards are all equal, so that they teach nothing",
         "groups",
     ),
+    Metric("rollout/dropped", "groups that the filter dropped", "groups"),
+    Metric("rollout/dropped/REASON", "groups that the filter dropped for one reason", "groups"),
+    Metric(
+        "rollout/fallback",
+        "groups of the batch that the filter refused, where too few were left",
+        "groups",
+    ),
+    Metric(
+        "rollout/carried",
+        "groups left half played, or finished and not needed yet, for the next iteration",
+        "groups",
+    ),
+    Metric(
+        "rollout/restarted", "groups begun again: too stale, or none may be carried over", "groups"
+    ),
+    Metric(
+        "rollout/continued", "episodes that went on from where a restart stopped them", "episodes"
+    ),
+    Metric("rollout/replaced", "visits that failed and gave way to another task", "groups"),
+    Metric("rollout/stale_tokens", "sampled tokens that older weights wrote", "tokens"),
     Metric(
         "rollout/cached_tokens", "prompt tokens that the engine did not compute again", "tokens"
     ),

@@ -144,6 +144,8 @@ _HEADLINE = {
     "eval/success": ("held-out", "{:.2f}"),
     "response/tokens": ("tokens", "{:.0f}"),
     "rollout/tokens_per_second": ("tokens/s", "{:,.0f}"),
+    "rollout/dropped": ("dropped", "{:.0f}"),
+    "rollout/carried": ("carried", "{:.0f}"),
 }
 _SUPERVISED = {"train/loss": ("loss", "{:.3f}")}
 

@@ -28,8 +28,8 @@ class TurnSpan:
 class SampleNotes:
     """Facts of the episode that a sample came from; None or empty where they are not known.
 
-    Only the first segment of an episode carries the episode's own facts; `turns` are the
-    segment's.
+    Every segment of an episode carries its seed; only the first one carries the other facts of the
+    episode. `turns` are the segment's.
 
     Attributes:
         task_id: The task's id.
@@ -38,6 +38,8 @@ class SampleNotes:
         rewards: Raw reward by component.
         error: The failure's boundary and reason.
         turns: The spans of the turns, in order.
+        segment: Which segment of the episode it is, from 1.
+        segments: How many there are.
     """
 
     task_id: str | None = None
@@ -46,6 +48,8 @@ class SampleNotes:
     rewards: Mapping[str, float] = field(default_factory=dict)
     error: str | None = None
     turns: tuple[TurnSpan, ...] = ()
+    segment: int = 1
+    segments: int = 1
 
     @classmethod
     def of(cls, sample: Sample) -> SampleNotes:
@@ -54,7 +58,7 @@ class SampleNotes:
         if not isinstance(notes, Mapping):
             return cls()
         episode = _mapping(notes, "trajectory")
-        seed = _mapping(episode, "seed")
+        seed = _mapping(episode, "seed") or _mapping(notes, "seed")
         error = _mapping(episode, "error")
         return cls(
             task_id=_mapping(episode, "task").get("id", seed.get("task_id")),
@@ -63,6 +67,8 @@ class SampleNotes:
             rewards=_mapping(episode, "rewards"),
             error=f"{error.get('boundary')}: {error.get('reason')}" if error else None,
             turns=tuple(TurnSpan(turn["output"], turn["env"]) for turn in notes.get("turns", ())),
+            segment=notes.get("segment", 0) + 1,
+            segments=notes.get("segments") or 1,
         )
 
 

@@ -1,8 +1,9 @@
 """`samples/ITERATION.jsonl`: one row per sample, readable by people and back into `Sample`.
 
 A row holds every field of the sample, after a few that make it readable by itself: `task_id`,
-`visit`, `seed`, `stop_reason`, `rewards` by component, `error`, and `turns` (the text of the prompt
-and of every turn, the model's and the environment's apart).
+`visit`, `seed`, `segment` (which of its episode's `segments` it is, from 1; only the first one has
+the facts that follow), `stop_reason`, `rewards` by component, `error`, and `turns` (the text of the
+prompt and of every turn, the model's and the environment's apart).
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ def _head(sample: Sample, decode: Decode | None) -> dict[str, Any]:
         "task_id": notes.task_id,
         "visit": notes.seed.get("visit"),
         "seed": dict(notes.seed) or None,
+        "segment": notes.segment,
+        "segments": notes.segments,
         "stop_reason": notes.stop_reason,
         "rewards": {k: v if math.isfinite(v) else None for k, v in notes.rewards.items()},
         "error": notes.error,

@@ -1,4 +1,4 @@
-"""Filters from the configuration: a name, a name with parameters, or a combination of them."""
+"""How a batch is filled, from the configuration: its filters above all."""
 
 from __future__ import annotations
 
@@ -6,11 +6,37 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from retrain.config.rollout import RolloutConfig
 from retrain.errors import ConfigError
+from retrain.rollout.filling import OverSampling
 from retrain.rollout.filters import FILTERS, GroupFilter, all_of, any_of, not_
+from retrain.rollout.partial import find_buffer_filter
 from retrain.signatures import check_config
 
 _COMBINATIONS = {"all_of": all_of, "any_of": any_of}
+
+
+def over_sampling(rollout: RolloutConfig, batch_size: int) -> OverSampling:
+    """How a batch is filled.
+
+    Args:
+        rollout: The configuration's section.
+        batch_size: Groups of a batch; of several processes, of the share of one.
+
+    Raises:
+        ConfigError: The filter or the buffer filter is wrong.
+    """
+    return OverSampling(
+        batch_size,
+        rollout.over_sampling_factor,
+        filter=None if rollout.filter is None else make_filter(rollout.filter),
+        buffer_filter=find_buffer_filter(rollout.buffer_filter),
+        max_staleness=rollout.max_staleness,
+        max_refills=rollout.max_refills,
+        fallback=rollout.filter_fallback,
+        partial=rollout.partial,
+        mask_stale=rollout.mask_stale_tokens,
+    )
 
 
 def make_filter(spec: str | Mapping[str, Any], key: str = "rollout.filter") -> GroupFilter:

@@ -18,6 +18,7 @@ from retrain.rollout.filters import check_reward_nonzero_std
 from retrain.rollout.gate import GatedEngine
 from retrain.rollout.manager import RolloutManager
 from retrain.rollout.partial import PartialGroup, freshest_weights, longest_partial_first
+from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
 from retrain.types import FinishReason, Group, Task
 
@@ -43,6 +44,13 @@ class Rig:
         return collected
 
 
+def left(manager: RolloutManager) -> list[tuple[str, int]]:
+    """The visits that were drawn and that no batch has had."""
+    state = manager.state_dict()
+    finished = [(row["group"]["task"]["id"], row["group"]["visit"]) for row in state["finished"]]
+    return [*((row["task"], row["visit"]) for row in state["pending"]), *finished]
+
+
 def visits(groups: Sequence[Group]) -> list[tuple[str, int]]:
     return [(group.task.id, group.visit) for group in groups]
 
@@ -58,7 +66,7 @@ def test_without_over_sampling_a_batch_is_the_next_tasks_in_order() -> None:
     drawn = DataBuffer(TASKS, seed=1).draw(12)
     expected = [(request.task.id, request.visit) for request in drawn]
     assert [v for batch in batches for v in visits(batch.groups)] == expected
-    assert all(batch.carried == 0 for batch in batches)
+    assert all(batch.tally.carried == 0 for batch in batches)
 
 
 @pytest.mark.parametrize("abortable", [True, False])
@@ -71,16 +79,16 @@ def test_every_visit_is_begun_once_and_handed_out_at_most_once(
     trained = Counter(v for batch in batches for v in visits(batch.groups))
     assert set(trained.values()) == {1}
     assert set(rig.play.begun.values()) == {1}
-    pending = {(row["task"], row["visit"]) for row in rig.manager.state_dict()["pending"]}
-    assert trained.keys() | pending == rig.play.begun.keys()
-    assert not trained.keys() & pending
+    pending = left(rig.manager)
+    assert trained.keys() | set(pending) == rig.play.begun.keys()
+    assert not trained.keys() & set(pending)
     assert rig.buffer.drawn == len(trained) + len(pending)
 
 
 def test_over_sampling_is_the_same_on_every_run() -> None:
     def groups() -> list[Any]:
         batches = run_virtual(run(Rig(OverSampling(4, 2.0)), 10))
-        return [(b.groups, b.dropped, b.carried) for b in batches]
+        return [(b.groups, b.tally) for b in batches]
 
     assert groups() == groups()
 
@@ -95,7 +103,7 @@ def test_a_suspended_turn_goes_on_from_its_tokens_under_both_weights() -> None:
     for trajectory in group.trajectories:
         (turn,) = trajectory.turns
         assert len(turn.output_ids) == 30 and turn.finish_reason is FinishReason.STOP
-        spans = turn.info["weight_spans"]
+        spans = turn.weight_spans
         assert len(spans) > 1 and sum(count for count, _ in spans) == 30
         expected = [-0.1 - float(v) for count, v in spans for _ in range(count)]
         assert list(turn.output_logprobs) == pytest.approx(expected)
@@ -110,10 +118,10 @@ def test_dropped_groups_are_counted_and_replaced() -> None:
     batches = run_virtual(run(rig, 6))
     assert all(len(batch.groups) == 4 for batch in batches)
     assert all(group.index % 3 for batch in batches for group in batch.groups)
-    dropped = sum((Counter(b.dropped) for b in batches), Counter())
+    dropped = sum((Counter(b.tally.dropped) for b in batches), Counter())
     assert set(dropped) == {"zero_std_1"}
     trained = sum(len(batch.groups) for batch in batches)
-    assert trained + dropped.total() + len(rig.manager.state_dict()["pending"]) == rig.buffer.drawn
+    assert trained + dropped.total() + len(left(rig.manager)) == rig.buffer.drawn
 
 
 def test_a_filter_that_drops_everything_stops_with_its_reasons() -> None:
@@ -127,7 +135,8 @@ def test_the_fallback_fills_the_batch_with_what_was_dropped_last() -> None:
     how = OverSampling(4, filter=check_reward_nonzero_std, max_refills=1, fallback=True)
     rig = Rig(how, reward=lambda request, member: 0.5)
     (batch,) = run_virtual(run(rig, 1))
-    assert (len(batch.groups), batch.fallback, batch.dropped) == (4, 4, {"zero_std_0.5": 1})
+    assert (len(batch.groups), batch.tally.fallback) == (4, 4)
+    assert batch.tally.dropped == {"zero_std_0.5": 1}
 
 
 def test_a_half_played_group_that_waited_too_long_is_begun_again() -> None:
@@ -136,7 +145,7 @@ def test_a_half_played_group_that_waited_too_long_is_begun_again() -> None:
 
     rig = Rig(OverSampling(2, 2.0, max_staleness=1), length=length)
     batches = run_virtual(run(rig, 6))
-    assert sum(batch.restarted for batch in batches) == 2
+    assert sum(batch.tally.restarted for batch in batches) == 2
     first = TASKS.index(DataBuffer(TASKS, seed=1).draw(1)[0].task)
     assert rig.play.begun[TASKS[first].id, 0] == 3
     trained = Counter(v for batch in batches for v in visits(batch.groups))
@@ -154,7 +163,7 @@ def test_buffer_filters_choose_what_goes_on(chosen: Any) -> None:
     trained = Counter(v for batch in batches for v in visits(batch.groups))
     assert set(trained.values()) == {1} and trained.total() == 40
     if chosen is none_of_them:
-        assert len(rig.manager.state_dict()["pending"]) > 8
+        assert len(left(rig.manager)) > 8
 
 
 def test_a_buffer_filter_that_invents_groups_is_named() -> None:
@@ -168,10 +177,10 @@ def test_a_buffer_filter_that_invents_groups_is_named() -> None:
 
 def test_a_failing_group_ends_the_run_and_loses_no_other() -> None:
     class Failing(TimedPlay):
-        async def __call__(self, request: GroupRequest) -> Group:
-            if request.index == 3:
+        async def __call__(self, visit: Visit) -> Group:
+            if visit.request.index == 3:
                 raise EngineFailure("the server is gone")
-            return await super().__call__(request)
+            return await super().__call__(visit)
 
     rig = Rig(OverSampling(4), length=lambda request, member: 5)
     rig.manager = RolloutManager(Failing(rig.gate), rig.buffer, rig.gate, OverSampling(4))
@@ -181,7 +190,8 @@ def test_a_failing_group_ends_the_run_and_loses_no_other() -> None:
             with pytest.raises(EngineFailure, match="the server is gone"):
                 await rig.manager.collect()
             assert not +rig.engine.running
-            assert {row["index"] for row in rig.manager.state_dict()["pending"]} == {0, 1, 2}
+            drawn = [(r.task.id, r.visit) for r in DataBuffer(TASKS, seed=1).draw(3)]
+            assert sorted(left(rig.manager)) == sorted(drawn)
 
     run_virtual(go())
 
@@ -202,7 +212,7 @@ def test_a_restart_begins_the_pending_visits_first() -> None:
     assert again.manager.iteration == 3
     after = run_virtual(run(again, 20))
     trained = Counter(v for batch in [*before, *after] for v in visits(batch.groups))
-    pending = again.manager.state_dict()["pending"]
+    pending = left(again.manager)
     assert set(trained.values()) == {1}
     assert again.buffer.drawn == trained.total() + len(pending)
 
@@ -210,9 +220,15 @@ def test_a_restart_begins_the_pending_visits_first() -> None:
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({"version": 9}, "version 9 cannot be read; expected 1"),
+        ({"version": 9}, "version 9 cannot be read; expected 2"),
+        ({"version": 2, "iteration": 0}, "is damaged .KeyError: 'pending'"),
         (
-            {"version": 1, "iteration": 0, "pending": [{"index": 0, "task": "gone", "visit": 0}]},
+            {
+                "version": 2,
+                "iteration": 0,
+                "pending": [{"index": 0, "task": "gone", "visit": 0}],
+                "finished": [],
+            },
             "task 'gone' is half played and no longer in the prompt source",
         ),
     ],

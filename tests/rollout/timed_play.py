@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.rollout.gate import GatedEngine
+from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
@@ -82,7 +83,8 @@ class TimedPlay:
         self._length = length
         self._reward = reward
 
-    async def __call__(self, request: GroupRequest) -> Group:
+    async def __call__(self, visit: Visit) -> Group:
+        request = visit.request
         self.begun[request.task.id, request.visit] += 1
         episodes = await asyncio.gather(*(self._episode(request, member) for member in range(2)))
         return Group(request.index, request.task, request.visit, tuple(episodes), (0.0, 0.0))
@@ -99,7 +101,7 @@ class TimedPlay:
             done.finish_reason,
             Action("a"),
             done.weight_version,
-            info=dict(done.meta),
+            weight_spans=done.meta.get("weight_spans", ()),
         )
         return Trajectory(
             request.task,

@@ -17,11 +17,12 @@ from typing import Any
 
 from backends.slime import plugin
 from backends.slime.handover import handover_document
-from backends.trl.collecting import Collector
+from backends.trl.batching import BatchFiller
 from backends.trl.feed import RolloutFeed
 from retrain.compose import compose, load_engine, make_buffer, make_tasks
 from retrain.config import RunConfig
 from retrain.launch import Launch
+from retrain.rollout.filter_building import over_sampling
 from retrain.runtime import EventLoopThread
 
 DP_SIZE = 2
@@ -31,16 +32,17 @@ def trl_rows(config: RunConfig) -> list[tuple[Any, ...]]:
     """What TRL's `rollout_func` returns, and the advantages of its rows."""
     composition = compose(config)
     rollouts = composition.rollouts(load_engine(config.rollout.engine, composition))
+    hyper = config.algorithm.hyperparameters
+    how = over_sampling(config.rollout, hyper.rollout_batch_size)
+    manager = rollouts.managed(make_buffer(config, make_tasks(config)), how)
     with EventLoopThread() as loop:
         feed = RolloutFeed(
-            make_buffer(config, make_tasks(config)),
-            Collector(rollouts, loop, Launch()),
+            BatchFiller(manager, how, hyper.n_samples_per_prompt, loop, Launch()),
             composition.data_format,
             Launch(),
             weights=lambda version: contextlib.nullcontext(),
             on_groups=lambda *groups: None,
         )
-        hyper = config.algorithm.hyperparameters
         prompts = [""] * (hyper.rollout_batch_size * hyper.n_samples_per_prompt)
         columns = feed(prompts, Namespace(state=Namespace(global_step=0)))
     keys = ("prompt_ids", "completion_ids", "env_mask", "logprobs")

@@ -83,7 +83,7 @@ def slime_args() -> Callable[..., Namespace]:
 def served(demo_model: Path) -> Iterator[Any]:
     """A server that speaks SGLang's protocol, over the demo's model; it is its own router."""
     pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'retrain[dev]'")
-    pytest.importorskip("httpx", reason="needs httpx: pip install 'retrain[http]'")
+    pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
     import torch
     from served_model import Served
     from sglang_server import SGLangServer

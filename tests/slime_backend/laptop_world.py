@@ -40,10 +40,11 @@ HYPER = {
 
 @dataclass(frozen=True)
 class Loop:
-    """A run that has ended."""
+    """A run that has ended; `left` are its processes that had not when it returned."""
 
     config: RunConfig
     result: RunResult
+    left: list[str]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -104,4 +105,4 @@ def laptop_config(run: Path, model: Path, hyper: Mapping[str, Any], **sections: 
 def train(config: RunConfig, *, resume: bool = False) -> Loop:
     backend = SlimeBackend()
     result = backend.train(backend.plan(config), resume=resume)
-    return Loop(config, result)
+    return Loop(config, result, left_of(config.output_dir))

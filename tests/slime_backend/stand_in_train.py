@@ -16,6 +16,8 @@ from argparse import Namespace
 from importlib import import_module
 from pathlib import Path
 
+from retrain.rollout.state_file import State, write_state
+
 FORMAT = "[2026-08-01 10:00:00] model.py:918 - %(message)s"
 
 
@@ -61,7 +63,8 @@ def main() -> None:
     log(f"environment {json.dumps(seen)}")
     log(f"the key is {os.environ.get('STAND_IN_API_KEY')}")
     for rollout in range(first_rollout(save), int(option("num-rollout"))):
-        (run / "state" / f"data-{rollout}.json").write_text(json.dumps({"rollout": rollout}))
+        path = run / "state" / f"data-{rollout}.json"
+        write_state(path, "slime data state", State({"rollout": rollout}))
         row = {"iteration": rollout + 1, "time": 1.0, "reward/mean": rollout / 10}
         with (run / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")

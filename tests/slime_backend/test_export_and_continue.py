@@ -131,7 +131,7 @@ def test_slime_goes_on_where_trl_stood(make: Make, on_trl: Path) -> None:
 def test_other_tasks_or_another_seed_are_refused(make: Make, on_trl: Path) -> None:
     config = make("slime", "other-seed", seed=6)
     write_start(config.output_dir, find_start(on_trl))
-    with pytest.raises(DataError, match="seed has changed"):
+    with pytest.raises(DataError, match="seed: 5 then, 6 now"):
         data_source(config).load(-1)
 
 

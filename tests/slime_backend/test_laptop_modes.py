@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from laptop_world import MARKS, Loop, laptop_config, train, wait_until_nothing_is_left
+from laptop_world import MARKS, Loop, laptop_config, train
+
+from backends.slime.live_episodes import BEGUN_AGAIN
 
 pytestmark = MARKS
 
@@ -34,6 +36,20 @@ def asynchronous(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> 
     return train(laptop_config(run, demo_model, {"slime_train_async": True}))
 
 
+@pytest.fixture(scope="module")
+def partial(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> Loop:
+    """Twice as many groups as a batch needs are begun; slime aborts the rest."""
+    options = {"slime_partial_rollout": True, "slime_over_sampling_batch_size": 8}
+    return train(
+        laptop_config(
+            tmp_path_factory.mktemp("partial") / "run",
+            demo_model,
+            {**options, "num_iterations": 3},
+            rollout={"owner": "slime"},
+        )
+    )
+
+
 def groups_of(loop: Loop, iteration: int) -> dict[int, list[str]]:
     """The tasks of each group of an iteration."""
     groups: dict[int, list[str]] = {}
@@ -54,7 +70,7 @@ def test_slimes_own_manager_collects_whole_groups_through_our_functions(
         assert len(groups) == 4
         assert all(len(tasks) == 4 and len({*tasks}) == 1 for tasks in groups.values())
     assert trained(owned_by_slime) == [1, 2]
-    wait_until_nothing_is_left(owned_by_slime.result.run_dir)
+    assert owned_by_slime.left == []
 
 
 def test_what_slimes_manager_collects_is_trained_on_exactly(owned_by_slime: Loop) -> None:
@@ -79,7 +95,7 @@ def test_the_asynchronous_loop_trains_every_rollout_once(asynchronous: Loop) -> 
     indices = [sorted(groups_of(asynchronous, iteration)) for iteration in (1, 2, 3)]
     assert indices == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert asynchronous.result.iterations == 3
-    wait_until_nothing_is_left(asynchronous.result.run_dir)
+    assert asynchronous.left == []
 
 
 def test_the_asynchronous_loop_is_one_update_behind(asynchronous: Loop) -> None:
@@ -89,3 +105,20 @@ def test_the_asynchronous_loop_is_one_update_behind(asynchronous: Loop) -> None:
         for n in (1, 2, 3)
     ]
     assert versions == [{"1"}, {"1"}, {"2"}]
+
+
+def test_episodes_that_slime_aborts_go_on_under_the_new_weights(partial: Loop) -> None:
+    assert trained(partial) == [1, 2, 3]
+    went_on = 0
+    for iteration in (1, 2, 3):
+        groups = groups_of(partial, iteration)
+        assert len(groups) == 4
+        assert all(len(tasks) == 4 and len({*tasks}) == 1 for tasks in groups.values())
+        for row in partial.samples(iteration):
+            assert row["status"] in ("completed", "truncated")
+            assert BEGUN_AGAIN not in row["metadata"], "its live episode was there"
+            versions = [int(version) for version in row["weight_versions"]]
+            assert versions == sorted(versions)
+            went_on += len({*versions}) > 1
+    assert went_on > 0, "some were written by several weights"
+    assert partial.left == []

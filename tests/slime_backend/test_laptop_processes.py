@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from backends.slime.laptop import processes
 from backends.slime.laptop.processes import child
 
 ROOT = Path(__file__).parents[2]
@@ -76,3 +78,37 @@ def test_a_child_ends_with_a_parent_that_was_killed(folder: Path) -> None:
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     assert within(30, lambda: ended.exists() and ended.read_text() == "in good order")
+
+
+LEAVING = """
+import os, signal, subprocess, sys
+code = "import signal, sys, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(%s)"
+left = subprocess.Popen([sys.executable, "-c", code % sys.argv[1]], process_group=0)
+print(left.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.5, 600])
+def test_what_a_child_leaves_has_ended_when_it_returns(
+    folder: Path, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SETTLE", 3.0)
+    (folder / "leaving_work.py").write_text(LEAVING)
+    with child(
+        "leaving_work",
+        [str(seconds)],
+        folder=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        left = int(process.stdout.readline())
+        assert os.getsid(left) == process.pid, "like a worker of Ray's: its own group, our session"
+    assert not running(left)
+
+
+def running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

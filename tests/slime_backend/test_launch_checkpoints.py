@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from backends.slime.checkpoints import go_back, newest_checkpoint, unconverted
+from backends.slime.checkpoints import data_path, go_back, newest_checkpoint, unconverted
+from retrain.errors import DataError
+from retrain.rollout.state_file import State, write_state
 
 
 def save(run: Path, rollout: int, *, model: bool = True, data: bool = True) -> None:
@@ -19,8 +20,7 @@ def save(run: Path, rollout: int, *, model: bool = True, data: bool = True) -> N
         folder.mkdir(parents=True)
         (folder / "model.safetensors.index.json").write_text("{}")
     if data:
-        (run / "state").mkdir(exist_ok=True)
-        (run / "state" / f"data-{rollout}.json").write_text(json.dumps({"rollout": rollout}))
+        write_state(data_path(run, rollout), "slime data state", State({"rollout": rollout}))
 
 
 def newest(run: Path) -> int | None:
@@ -56,10 +56,13 @@ def test_weights_that_megatron_was_still_writing_are_passed_over(tmp_path: Path)
     assert newest(tmp_path) == 1
 
 
-def test_a_torn_file_of_data_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_torn_file_of_data_is_named(tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 3)
     (tmp_path / "state" / "data-3.json").write_text('{"rollo')
+    with pytest.raises(DataError, match=r"data-3\.json: is cut short or damaged .*; remove it to"):
+        newest(tmp_path)
+    (tmp_path / "state" / "data-3.json").unlink()
     assert newest(tmp_path) == 1
 
 

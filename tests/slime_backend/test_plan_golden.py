@@ -6,6 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from plan_configs import ASYNCHRONOUS, COLOCATED, LAPTOP, MULTI_NODE, SFT, make_
 from backends.base import Plan
 from backends.slime.argv import to_argv
 from backends.slime.backend import SlimeBackend
+from backends.slime.laptop.arguments import launch_arguments
 from retrain.config import RunConfig, load_config
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,13 +55,15 @@ def test_the_command_line_is_the_one_on_record(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.slime
 @pytest.mark.skipif(not (SLIME and MEGATRON), reason="set RETRAIN_SLIME and RETRAIN_MEGATRON")
-@pytest.mark.parametrize("name", ["colocated", "asynchronous", "multi_node", "sft"])
+@pytest.mark.parametrize("name", ["colocated", "asynchronous", "multi_node", "sft", "laptop"])
 def test_slimes_own_parsers_take_the_command_line(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="slime's arguments import ray")
     plan = planned(name, tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "slime.yaml").write_text("retrain_config: {}\n")
-    found = parse(plan)
+    with listening_engine() as port:
+        further = launch_arguments(tmp_path / "run", port) if name == "laptop" else []
+        found = parse(plan, further)
     assert found["unknown"] == []
     args = found["args"]
     for option in ("num_rollout", "global_batch_size", "seed", "rollout_function_path", "lr"):
@@ -68,12 +75,37 @@ def test_slimes_own_parsers_take_the_command_line(name: str, tmp_path: Path) -> 
     assert args["retrain_config"] == {}, "the handover reaches args"
 
 
-def parse(plan: Plan) -> dict[str, Any]:
+class _ServerInfo(BaseHTTPRequestHandler):
+    """What slime asks an engine that it has not started itself, while it reads its arguments."""
+
+    def do_GET(self) -> None:
+        sizes = dict.fromkeys(("tp_size", "pp_size", "dp_size", "ep_size"), 1)
+        info = {**sizes, "disaggregation_mode": "null", "enable_memory_saver": False}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(info).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def listening_engine() -> Iterator[int]:
+    """The port of an engine that says what it is."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _ServerInfo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def parse(plan: Plan, further: Sequence[str] = ()) -> dict[str, Any]:
     """What slime makes of a command line, in a process of its own, with the laptop's imports."""
     root = Path(__file__).parents[2]
     path = [str(root / "backends" / "slime" / "laptop" / "site"), str(root), SLIME, MEGATRON]
     done = subprocess.run(
-        [sys.executable, str(PARSER), *to_argv(plan.arguments)],
+        [sys.executable, str(PARSER), *to_argv(plan.arguments), *further],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "CUDA_DEVICE_MAX_CONNECTIONS": "1"},
         capture_output=True,
         text=True,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,46 @@ def test_slimes_manager_fills_it_where_that_is_asked_for(config: Any) -> None:
     assert sent["custom_rm_path"] == "backends.slime.plugin.reward"
     assert sent["sglang_server_concurrency"] == 3, "10 episodes over 4 engines, rounded up"
     assert "dynamic_sampling_filter_path" not in sent
+
+
+def test_slimes_manager_is_told_in_its_own_words_how_to_fill_it(config: Any) -> None:
+    keys = {"over_sampling_factor": 1.6, "filter": "check_any_success", "mask_stale_tokens": True}
+    sent = make_plan(config(sections={"rollout": {"owner": "slime", **keys}})).arguments
+    assert sent["over_sampling_batch_size"] == math.ceil(sent["rollout_batch_size"] * 1.6)
+    assert sent["dynamic_sampling_filter_path"] == "backends.slime.plugin.dynamic_filter"
+    assert sent["partial_rollout"] and sent["mask_offpolicy_in_partial_rollout"]
+    own = make_plan(config(sections={"rollout": keys})).arguments
+    assert not {"over_sampling_batch_size", "partial_rollout"} & own.keys()
+    dropping = {"owner": "slime", **keys, "partial": False}
+    assert "partial_rollout" not in make_plan(config(sections={"rollout": dropping})).arguments
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"max_staleness": 1}, "rollout.max_staleness: slime's own rollout manager does not bound"),
+        ({"buffer_filter": "oldest_first"}, "rollout.buffer_filter: .*slime_buffer_filter_path"),
+        ({"filter": "check_any_success", "max_refills": 2}, "rollout.max_refills: .* as often"),
+    ],
+)
+def test_keys_that_slimes_manager_has_no_word_for_are_refused(
+    config: Any, keys: dict[str, Any], said: str
+) -> None:
+    found = make_plan(config(sections={"rollout": {"owner": "slime", **keys}})).errors
+    assert [re.search(said, str(problem)) is not None for problem in found] == [True]
+    assert not make_plan(config(sections={"rollout": keys})).errors
+
+
+def test_asynchronous_is_slimes_other_program(config: Any) -> None:
+    made = config(sections={"rollout": {"asynchronous": True, "max_staleness": 1}})
+    plan = make_plan(made)
+    assert (plan.entry, plan.errors) == ("train_async.py", ())
+    late = config(
+        sections={"rollout": {"asynchronous": True, "max_staleness": 1}},
+        slime_update_weights_interval=2,
+    )
+    (problem,) = make_plan(late).errors
+    assert "rollout.max_staleness: 1 is less than slime_update_weights_interval 2" in str(problem)
 
 
 def test_sft_trains_on_our_samples_and_generates_nothing(config: Any) -> None:

@@ -124,7 +124,7 @@ def test_state_that_is_not_there_is_named(slime_config: Any, slime_args: Any) ->
     path = config.output_dir / "state" / "data-3.json"
     path.parent.mkdir()
     path.write_text("{")
-    with pytest.raises(DataError, match=r"data-3\.json: is not JSON"):
+    with pytest.raises(DataError, match=r"data-3\.json: is cut short or damaged"):
         source.load(3)
 
 
@@ -133,10 +133,10 @@ def test_state_of_other_tasks_is_refused(slime_config: Any, slime_args: Any) -> 
     source = plugin.DataSource(slime_args(config))
     source.snapshot(0)
     source.save(0)
-    state = json.loads((config.output_dir / "state" / "data-0.json").read_text())
+    state = json.loads((config.output_dir / "state" / "data-0.json").read_text())["content"]
     assert state["buffer"]["drawn"] == 0
     other = plugin.DataSource(slime_args(slime_config(rows=["another task"])))
-    with pytest.raises(DataError, match="the prompt source, its shuffle or the seed has changed"):
+    with pytest.raises(DataError, match="the tasks of prompt_source have changed"):
         other.load(0)
 
 

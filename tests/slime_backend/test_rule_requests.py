@@ -6,16 +6,27 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from slime_checkout import run, slime_root
 
 from backends.slime import plugin
-from backends.slime.engine import RouterEngine, SlimeSampling
+from backends.slime.context import context_of
+from backends.slime.engine import PATIENCE, RouterEngine, SlimeSampling
+from backends.slime.framework import Framework
 from retrain.engine.http_engine import TurnRequest
 from retrain.errors import BackendFailure, ConfigError, EngineFailure
 
 RAW = {"temperature": 1.0, "max_new_tokens": 60}
+QUICK = replace(PATIENCE, retries=2, backoff=0.01)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A router that does not answer is given up in no time."""
+    monkeypatch.setattr("backends.slime.engine.PATIENCE", QUICK)
 
 
 @pytest.fixture
@@ -46,7 +57,34 @@ def test_a_routing_key_is_sent_whatever_the_routers_policy(
     assert keys == {sample.session_id}
 
 
-async def test_slimes_own_post_sends_the_turns_where_slime_has_one() -> None:
+@pytest.mark.parametrize("distributed", [True, False])
+def test_slimes_own_post_sends_the_turns_where_it_spreads_them_over_actors(
+    config: Any, router_args: Any, monkeypatch: pytest.MonkeyPatch, distributed: bool
+) -> None:
+    async def post(url: str, payload: Any, *, headers: Mapping[str, str]) -> Any: ...
+
+    monkeypatch.setattr(Framework, "post", lambda framework: post)
+    engine = context_of(router_args(config, use_distributed_post=distributed)).engine
+    assert isinstance(engine, RouterEngine)
+    assert engine._post is (post if distributed else None)
+
+
+@pytest.mark.slime
+def test_our_client_is_as_patient_as_slimes_own() -> None:
+    found = run(
+        [
+            "-c",
+            "import inspect; from slime.utils.http_utils import _post, post\n"
+            "print(inspect.signature(post).parameters['max_retries'].default)\n"
+            "print('asyncio.sleep(1)' in inspect.getsource(_post))",
+        ],
+        slime_root(),
+    )
+    assert found.stdout.split() == [str(PATIENCE.retries + 1), "True"], found.stderr
+    assert PATIENCE.backoff == PATIENCE.longest_wait == 1.0
+
+
+async def test_slimes_own_post_is_given_the_whole_request() -> None:
     sent = []
 
     async def post(url: str, payload: Any, *, headers: Mapping[str, str]) -> Any:
@@ -91,7 +129,7 @@ def another_prompt(reply: Any) -> Any:
     ],
 )
 def test_an_answer_that_cannot_be_trained_on_stops_the_run_and_says_why(
-    config: Any, router_args: Any, served: Any, fault: Any, reason: str
+    config: Any, router_args: Any, served: Any, hasty: None, fault: Any, reason: str
 ) -> None:
     served.faults.extend([fault] * 20)
     with pytest.raises(BackendFailure, match=rf"(?s){reason}.*rollout.failure.engine"):
@@ -100,7 +138,7 @@ def test_an_answer_that_cannot_be_trained_on_stops_the_run_and_says_why(
 
 
 def test_an_engine_that_dies_in_an_episode_stops_the_run(
-    config: Any, router_args: Any, served: Any
+    config: Any, router_args: Any, served: Any, hasty: None
 ) -> None:
     served.faults.extend([None, "hang"])
     killer = threading.Thread(target=kill_at_the_second_turn, args=[served])
@@ -116,7 +154,7 @@ def kill_at_the_second_turn(served: Any) -> None:
     served.kill()
 
 
-def test_a_router_where_nobody_listens_is_named(config: Any, slime_args: Any) -> None:
+def test_a_router_where_nobody_listens_is_named(config: Any, slime_args: Any, hasty: None) -> None:
     args = slime_args(config, sglang_router_ip="127.0.0.1", sglang_router_port=9)
     with pytest.raises(BackendFailure, match=r"127\.0\.0\.1:9"):
         play(args)

@@ -146,6 +146,7 @@ def test_siblings_stand_in_one_item_of_a_group_and_flat_in_an_evaluation(
     (column,) = plugin.eval_rollout(args, 0, None, evaluation=True).data.values()
     assert len(column["samples"]) == 2
     assert not any(isinstance(sample, list) for sample in column["samples"])
+    assert len(column["rewards"]) == len(column["truncated"]) == 1, "one vote for one episode"
 
 
 def split_episodes(args: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,8 +206,9 @@ def answered(context: Any, figures: dict[str, Any]) -> None:
     generate = context.engine.generate
 
     async def with_figures(ids: Any, params: Any, *, seed: int, **turn: Any) -> Any:
-        params.answers[seed] = Answer(figures, 1.0, 2.0, "key")
-        return await generate(ids, params, seed=seed, **turn)
+        generation = await generate(ids, params, seed=seed, **turn)
+        params.answers[seed] = Answer(figures, len(generation.output_ids), 1.0, 2.0, "key")
+        return generation
 
     context.engine.generate = with_figures
 

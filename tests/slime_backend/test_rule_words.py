@@ -141,6 +141,14 @@ def test_what_slime_cannot_do_with_several_segments_is_refused(tmp_path: Path, o
     assert not planned(tmp_path, sections=OWNER, **{option: True}).errors
 
 
+def test_segments_need_batches_by_tokens(tmp_path: Path) -> None:
+    """slime's fixed micro-batches want an even number of samples in every step."""
+    fixed = {"slime_use_dynamic_batch_size": False}
+    (error,) = planned(tmp_path, sections={"rendering": {"history": "template"}}, **fixed).errors
+    assert "slime_use_dynamic_batch_size" in error.key and "several segments" in error.message
+    assert not planned(tmp_path, **fixed).errors
+
+
 @pytest.mark.parametrize(
     ("sections", "key"),
     [

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from backends.trl.batching import BatchFiller
 from backends.trl.feed import RolloutFeed, as_columns, raw_reward
 from retrain.errors import BackendFailure
 from retrain.launch import Launch
+from retrain.rollout.filling import OverSampling
 from retrain.sample import Sample, Status
 
 
@@ -47,23 +49,15 @@ def test_removed_row_has_no_reward() -> None:
     assert raw_reward(["a", "b"], columns["retrain_reward"], prompts=[]) == [0.75, None]
 
 
-def test_rows_that_are_no_whole_groups_are_refused() -> None:
-    class Settings:
-        n_samples = 4
-
-    class Rollouts:
-        settings = Settings()
-
-    class Gatherer:
-        rollouts = Rollouts()
-
+def test_another_number_of_rows_than_planned_is_refused() -> None:
+    how = OverSampling(2)
+    batches = BatchFiller(None, how, 4, None, Launch())  # type: ignore[arg-type]
     feed = RolloutFeed(
-        None,  # type: ignore[arg-type]
-        Gatherer(),  # type: ignore[arg-type]
+        batches,
         None,  # type: ignore[arg-type]
         Launch(),
         weights=lambda version: nullcontext(),
         on_groups=print,
     )
-    with pytest.raises(BackendFailure, match="asked for 6 rows, which is not a multiple of"):
+    with pytest.raises(BackendFailure, match=r"asked for 6 rows, .*batches of 2 groups of .* 4: 8"):
         feed([""] * 6, None)

@@ -110,6 +110,35 @@ def test_rank_that_fails_stops_the_others_with_its_reason(written: Any, tmp_path
     assert "the card fell off the bus" in done.stderr
 
 
+OWN_TASKS = """
+import os
+from noisy_environment import Noisy
+
+
+class OwnTasks(Noisy):
+    @classmethod
+    def tasks(cls):
+        return [f"task {number} of rank {os.environ['RANK']}" for number in range(7)]
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_read_other_tasks_are_refused(
+    written: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_tasks.py").write_text(OWN_TASKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    sections = {
+        "environment": {"type": "own_tasks:OwnTasks"},
+        "prompt_source": {"type": "environment"},
+    }
+    made, path = written("other", sections=sections)
+    done = launch(2, path, tmp_path / "out")
+    assert done.returncode != 0
+    assert "prompt_source: rank 1 has read other tasks than rank 0" in done.stderr
+    assert not made.output_dir.exists()
+
+
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -22,6 +21,7 @@ from retrain.report.metrics import read_metrics
 from retrain.report.samples import read_samples
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.sources import make_tasks
+from retrain.rollout.state_file import State, write_state
 from retrain.training import train
 
 HERE = Path(__file__).parent
@@ -128,12 +128,12 @@ def test_checkpoint_without_its_marker_is_passed_over(tmp_path: Path) -> None:
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
         if complete:
-            (folder / MARKER).write_text(json.dumps({"step": step, "data": {}}))
+            write_state(folder / MARKER, "trl checkpoint", State({"step": step, "data": {}}))
     checkpoint = newest_checkpoint(tmp_path)
     assert checkpoint is not None
     assert checkpoint.step == 4
     (tmp_path / "checkpoint-4" / MARKER).write_text("{")
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"is cut short or damaged .*; remove its folder to go on"):
         newest_checkpoint(tmp_path)
 
 
@@ -185,5 +185,5 @@ def test_changed_tasks_are_refused(config: Any) -> None:
     items = [{"id": str(i), "prompt": f"another task {i}"} for i in range(7)]
     source = {"type": "list", "source_config": {"items": items}}
     other = config(num_iterations=4, sections={"prompt_source": source})
-    with pytest.raises(DataError, match="has changed since the checkpoint"):
+    with pytest.raises(DataError, match="0 appeared, 0 vanished, 7 changed"):
         backend.train(backend.plan(other), resume=True)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from backends.slime.laptop.leash import GRACE
+
+SETTLE = 10.0
+"""Seconds that what a child leaves, such as a worker of its Ray, may take to end by itself."""
+_KILL = 10.0
+_POLL = 0.05
 
 
 @contextmanager
@@ -27,7 +34,8 @@ def child(
     """Run a Python module; on leaving, it is interrupted, and killed if that does not end it.
 
     It stands in a session of its own, so that Ctrl-C reaches this process alone, which then ends
-    its children in order.
+    its children in order. What it started has ended too when this returns: Ray's workers, which
+    have process groups of their own, end a moment after their Ray.
 
     Args:
         module: As for `python -m`.
@@ -58,6 +66,30 @@ def child(
 def _end(process: subprocess.Popen[str]) -> None:
     with suppress(subprocess.TimeoutExpired):
         process.communicate(timeout=GRACE + 5)  # closes the leash
-    with suppress(ProcessLookupError):  # whatever is left of its session
-        os.killpg(process.pid, signal.SIGKILL)
+    _end_session(process.pid)
     process.communicate()
+
+
+def _end_session(leader: int) -> None:
+    """Wait until nothing is left of a session; what does not end by itself is killed."""
+    began = time.monotonic()
+    while members := _members(leader):
+        waited = time.monotonic() - began
+        if waited > SETTLE + _KILL:
+            return
+        if waited > SETTLE:
+            for member in members:
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
+        time.sleep(_POLL)
+
+
+def _members(leader: int) -> list[psutil.Process]:
+    """The running processes of a session."""
+    found = []
+    for pid in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if os.getsid(pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
