@@ -93,6 +93,7 @@ def evaluate(
         groups, seconds = _play(bridge, chosen, run.title, quiet=as_json)
     finally:
         loaded.close()
+        composition.close()
     _report(run, bridge, groups, seconds, threshold, as_json=as_json)
     failure_policy(run).check(episode for group in groups for episode in group.trajectories)
 

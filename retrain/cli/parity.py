@@ -62,7 +62,8 @@ def parity(
     A tape is played through each backend's own path up to its loss: tokens, masks, logprobs,
     rewards and advantages must be the tape's, sample by sample, and the weights of the tokens in
     the loss are compared. Exits with 1 where anything differs that no framework's own rule of
-    aggregation explains, or where a backend does not take the configuration.
+    aggregation explains, where nothing can be read, and where the configured backend, or one that
+    --backend names, refuses the configuration. Another one that refuses it is shown.
     """
     from retrain.cli.playing import playable
     from retrain.compose import compose, load_backend
@@ -135,8 +136,10 @@ def _compare(
     rows = expected_rows(
         slot for group in recorded.groups for slot in composition.data_format.group_samples(group)
     )
+    required = backends or [composition.config.algorithm.backend]
     names = backends or backend_names()
-    return report_of(rows, [_outcome(name, composition, recorded, rows) for name in names])
+    outcomes = [_outcome(name, composition, recorded, rows) for name in names]
+    return report_of(rows, outcomes, required)
 
 
 def _outcome(
@@ -149,6 +152,8 @@ def _outcome(
         reading = read_loss(name, recorded)
     except MissingDependency as error:
         return BackendOutcome(name, absent=str(error))
-    except RetrainError as error:
+    except ConfigError as error:
         return BackendOutcome(name, refused=str(error))
+    except RetrainError as error:
+        return BackendOutcome(name, failed=str(error))
     return outcome_of(rows, reading, composition.renderer.decode)

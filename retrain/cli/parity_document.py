@@ -24,7 +24,12 @@ def parity_document(report: ParityReport, recorded: Recorded) -> dict[str, Any]:
 
 def _outcome(outcome: BackendOutcome) -> dict[str, Any]:
     reading = outcome.reading
-    named = {"backend": outcome.backend, "absent": outcome.absent, "refused": outcome.refused}
+    named = {
+        "backend": outcome.backend,
+        "absent": outcome.absent,
+        "refused": outcome.refused,
+        "failed": outcome.failed,
+    }
     if reading is None:
         return named
     return {

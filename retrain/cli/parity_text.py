@@ -31,6 +31,8 @@ def print_parity(report: ParityReport, console: Console) -> None:
             rows = outcome.reading.rows
             number = str(len(outcome.differences))
             table.add_row(outcome.backend, *_figures(rows), number, digest(rows)[:_HASH])
+        else:
+            table.add_row(outcome.backend, "", "", "", "", _missing(outcome))
     console.print(table)
     for outcome in report.outcomes:
         _print_outcome(outcome, console)
@@ -44,11 +46,20 @@ def _figures(rows: tuple[LossRow, ...]) -> tuple[str, str, str]:
     return f"{len(rows):,}", f"{tokens:,}", f"{trained:,}"
 
 
+def _missing(outcome: BackendOutcome) -> str:
+    """In a word why a backend is not compared."""
+    if outcome.absent:
+        return "absent"
+    return "refused" if outcome.refused else "failed"
+
+
 def _print_outcome(outcome: BackendOutcome, console: Console) -> None:
     if outcome.absent:
         _say(f"{outcome.backend}: not compared: {outcome.absent}", console)
     if outcome.refused:
         _say(f"{outcome.backend}: refused: {outcome.refused}", console)
+    if outcome.failed:
+        _say(f"{outcome.backend}: failed: {outcome.failed}", console)
     if outcome.reading is not None:
         _say(f"{outcome.backend}: read from {outcome.reading.source}", console)
         for note in outcome.reading.notes:
@@ -84,7 +95,8 @@ def _verdict(report: ParityReport) -> str:
     if not report.readings:
         return f"{begin}nothing could be compared"
     names = ", ".join(reading.backend for reading in report.readings)
-    return f"{begin}identical on the tape and {names}"
+    missing = [f"; {o.backend} {_missing(o)}" for o in report.outcomes if o.reading is None]
+    return f"{begin}identical on the tape and {names}{''.join(missing)}"
 
 
 def _say(text: str, console: Console, *, bold: bool = False) -> None:

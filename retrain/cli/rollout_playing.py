@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,7 @@ def play_configured(
             )
         finally:
             loaded.close()
+            composition.close()
 
 
 @contextmanager
@@ -133,7 +134,7 @@ def replay(composition: Composition, recorded: Iterator[TapeGroup]) -> Iterator[
         composition: The bridges, of the present code.
         recorded: The groups; only one is held in memory.
     """
-    with EventLoopThread() as loop:
+    with closing(composition), EventLoopThread() as loop:
         for former in recorded:
             group = former.group
             bridge = _bridge(composition, TapeEngine([former]), len(group.trajectories))
