@@ -17,8 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
-    set_seed,
 )
+from transformers.utils.logging import disable_progress_bar
 
 HERE = Path(__file__).parent
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
@@ -80,7 +80,7 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalL
         tokenizer: Gives the vocabulary's size and the ids of its special tokens.
         seed: Seed of the weights.
     """
-    set_seed(seed)
+    torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "generated" / "model")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random weights")
     arguments = parser.parse_args()
+    disable_progress_bar()
     tokenizer = make_tokenizer()
     model = make_model(tokenizer, arguments.seed)
     model.save_pretrained(arguments.output)
