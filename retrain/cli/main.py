@@ -18,6 +18,8 @@ from retrain.cli.parity import EXAMPLE as PARITY_EXAMPLE
 from retrain.cli.parity import parity
 from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
 from retrain.cli.plan import plan
+from retrain.cli.reward import EXAMPLE as REWARD_EXAMPLE
+from retrain.cli.reward import reward
 from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
 from retrain.cli.rollout import rollout
 from retrain.cli.serve import EXAMPLE as SERVE_EXAMPLE
@@ -39,6 +41,7 @@ app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
 app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
 app.command("parity", cls=RetrainCommand, epilog=PARITY_EXAMPLE)(parity)
 app.command("eval", cls=RetrainCommand, epilog=EVAL_EXAMPLE)(evaluate)
+app.command("reward", cls=RetrainCommand, epilog=REWARD_EXAMPLE)(reward)
 app.command("serve", cls=RetrainCommand, epilog=SERVE_EXAMPLE)(serve)
 app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)
 app.command("doctor", cls=RetrainCommand, epilog=DOCTOR_EXAMPLE)(doctor)

@@ -78,14 +78,14 @@ async def _single(
     what = f"reward {component.name}"
     try:
         if component.kind is ComponentKind.ENVIRONMENT:
-            return math.fsum(_number(turn.reward, what) for turn in trajectory.turns)
+            return math.fsum(finite_number(turn.reward, what) for turn in trajectory.turns)
         if component.kind is ComponentKind.STEP:
             function = _over_turns(component, trajectory)
             values = await _call(component, what, slots, function)
-            return math.fsum(_number(value, what) for value in values)
+            return math.fsum(finite_number(value, what) for value in values)
         function = partial(_function_of(component), **component.params)
         value = await _call(component, what, slots, function, trajectory)
-        return None if value is None else _number(value, what)
+        return None if value is None else finite_number(value, what)
     except EpisodeFailure as failure:
         return failure
 
@@ -108,7 +108,7 @@ async def _batch(
 
 def _outcome(value: Any, what: str) -> Outcome:
     try:
-        return None if value is None else _number(value, what)
+        return None if value is None else finite_number(value, what)
     except RewardFailure as failure:
         return failure
 
@@ -142,7 +142,16 @@ def _function_of(component: RewardComponent) -> Callable[..., Any]:
     return component.function
 
 
-def _number(value: Any, what: str) -> float:
+def finite_number(value: Any, what: str) -> float:
+    """Check what a reward function gave.
+
+    Args:
+        value: What it gave.
+        what: Who gave it, for the message.
+
+    Raises:
+        RewardFailure: It is no number, or not finite.
+    """
     if not isinstance(value, Real):
         raise RewardFailure(f"{what} returned {type(value).__name__} {value!r}; expected a number")
     if not math.isfinite(value):
