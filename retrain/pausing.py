@@ -36,12 +36,15 @@ _AWAY: ContextVar[float] = ContextVar("retrain_away", default=0.0)
 
 @asynccontextmanager
 async def away() -> AsyncIterator[None]:
-    """Give up what the running task holds while the context lasts, and take it again afterwards."""
+    """Give up what the running task holds while the context lasts, and take it again afterwards.
+
+    Deadlines go on last: a wait for a seat or for room in a worker is no fault of the episode's.
+    """
     held, began = _HELD.get(), time.perf_counter()
     for item in held:
         item.pause()
     yield
-    for item in held:
+    for item in sorted(held, key=lambda item: isinstance(item, Deadline)):
         await item.resume()
     _AWAY.set(_AWAY.get() + time.perf_counter() - began)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from retrain.environment.base import Environment
 from retrain.environment.registry import ENVIRONMENTS, make_environment_factory
-from retrain.errors import RetrainError
+from retrain.errors import EnvironmentFailure, RetrainError, boundary
 from retrain.runtime import EventLoopThread
 
 _NAME = "rewrites_history"
@@ -27,13 +27,14 @@ def rewrites_history(type: str, env_specific_config: Mapping[str, Any] | None = 
         env_specific_config: Its arguments.
 
     Returns:
-        False also where the environment cannot be loaded: whoever makes it says why.
+        False also where the environment cannot be loaded, made or asked: whoever plays it says why.
     """
     try:
         found = _declared(ENVIRONMENTS.get(type))
         if not isinstance(found, property) or found is vars(Environment)[_NAME]:
             return found is True
-        return _ask(make_environment_factory(type, env_specific_config))
+        with EventLoopThread() as loop:
+            return loop.run(_ask(make_environment_factory(type, env_specific_config)))
     except RetrainError:
         return False
 
@@ -48,10 +49,12 @@ def _declared(constructor: Any) -> Any:
     return inspect.getattr_static(constructor, _NAME, False)
 
 
-def _ask(make: Callable[[], Environment]) -> bool:
-    environment = make()
+async def _ask(make: Callable[[], Environment]) -> bool:
+    async with boundary(EnvironmentFailure, "environment constructor"):
+        environment = make()
     try:
-        return environment.rewrites_history
+        async with boundary(EnvironmentFailure, _NAME):
+            return bool(environment.rewrites_history)
     finally:
-        with EventLoopThread() as loop:
-            loop.run(environment.close())
+        async with boundary(EnvironmentFailure, "close"):
+            await environment.close()

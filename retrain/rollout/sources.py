@@ -11,6 +11,7 @@ from retrain.errors import ConfigError, DataError, nearest
 from retrain.rollout.sources_dataset import DatasetSource, dataset_tasks
 from retrain.rollout.sources_environment import environment_tasks
 from retrain.rollout.sources_rows import SECTION, RowKeys, distinct, row_task
+from retrain.signatures import check_config
 from retrain.types import Task
 
 _KEYS = ("id_key", "prompt_key", "label_key")
@@ -54,8 +55,8 @@ def make_tasks(
     options = {key: value for key, value in source_config.items() if value is not None}
     needed, optional = _KNOWN[kind]
     _check_names(kind, options, needed, optional)
-    named = {key.removesuffix("_key"): str(options.pop(key)) for key in _KEYS if key in options}
-    keys = RowKeys(**named)
+    given = [key for key in _KEYS if key in options]
+    keys = RowKeys(**{key.removesuffix("_key"): _text(key, options.pop(key)) for key in given})
     return _READ[kind](options, keys, base_dir)
 
 
@@ -123,6 +124,12 @@ def _check_names(
         )
 
 
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"{SECTION}.{key}: expected text, got {value!r:.80}")
+    return value
+
+
 def _of_list(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple[Task, ...]:
     items = options["items"]
     if not isinstance(items, Sequence) or isinstance(items, str):
@@ -131,11 +138,12 @@ def _of_list(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple
 
 
 def _of_jsonl(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple[Task, ...]:
-    return jsonl_tasks(base_dir / str(options["path"]), keys)
+    return jsonl_tasks(base_dir / _text("path", options["path"]), keys)
 
 
 def _of_dataset(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple[Task, ...]:
-    return dataset_tasks(DatasetSource(**options), keys, base_dir)
+    checked = check_config(DatasetSource, options, SECTION)
+    return dataset_tasks(DatasetSource(**checked), keys, base_dir)
 
 
 _READ: Mapping[str, Callable[[dict[str, Any], RowKeys, Path], tuple[Task, ...]]] = {

@@ -59,10 +59,12 @@ def dataset_tasks(source: DatasetSource, keys: RowKeys, base_dir: Path) -> tuple
         base_dir: What a relative path is relative to.
 
     Raises:
-        ConfigError: There is no such configuration, split or column.
+        ConfigError: There is no such configuration, split or column, or the limit takes no row.
         DataError: There is no such dataset, it cannot be reached or read, or a row cannot be used.
         MissingDependency: The package `datasets` is not installed.
     """
+    if source.limit is not None and source.limit < 1:
+        raise ConfigError(f"{SECTION}.limit: {source.limit} rows are none; expected at least 1")
     rows = _load(source, base_dir)
     rows = choose_columns(rows, keys, source.columns)
     if source.limit is not None:

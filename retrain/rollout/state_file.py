@@ -49,7 +49,7 @@ def write_state(path: Path, kind: str, state: State) -> None:
 
     Raises:
         OSError: The folder cannot be written.
-        ValueError: The state holds something that is no JSON value.
+        TypeError: The state holds something that is no JSON value.
     """
     content = json.dumps(dict(state.content)).encode()
     head = {
@@ -125,10 +125,11 @@ def require_same_shape(where: object, then: Mapping[str, Any], now: Mapping[str,
 def _require_whole(path: Path, data: bytes, document: Mapping[str, Any], remedy: str) -> None:
     length = document.get("bytes")
     content = data[-len(_END) - length : -len(_END)] if isinstance(length, int) else b""
-    if _hash(content) != document.get("checksum"):
+    whole = isinstance(document.get("shape"), dict)
+    if not whole or _hash(content) != document.get("checksum"):
         raise DataError(
-            f"{path}: is damaged, or was edited: its content is not what was written (the "
-            f"checksum differs); {remedy}"
+            f"{path}: is damaged, or was edited: it is not what was written (the checksum differs, "
+            f"or a part is missing); {remedy}"
         )
 
 

@@ -88,9 +88,9 @@ class IndependenceTests(EnvironmentHooks):
 
         async def episode() -> None:
             playing = Episode(fresh_environment(), script, self.answer)
-            await playing.reset(copy.deepcopy(self.task), self.seed)
-            given.extend((action, copy.deepcopy(action)) for action in playing.left)
             try:
+                await playing.reset(copy.deepcopy(self.task), self.seed)
+                given.extend((action, copy.deepcopy(action)) for action in playing.left)
                 while await playing.step():
                     pass
             finally:

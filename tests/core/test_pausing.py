@@ -8,7 +8,7 @@ import pytest
 from virtual_clock import run_virtual
 
 from retrain.errors import EngineFailure, boundary
-from retrain.pausing import GO, Seat, away, deadline, seconds_away
+from retrain.pausing import GO, Seat, away, deadline, holding, seconds_away
 
 
 def test_a_deadline_stands_still_while_the_task_is_away() -> None:
@@ -44,6 +44,25 @@ def test_nested_deadlines_all_stand_still_and_one_without_end_is_none() -> None:
                 await asyncio.sleep(0.5)
 
     run_virtual(go())
+
+
+def test_waiting_for_what_was_given_up_costs_no_deadline_anything() -> None:
+    class SlowToComeBack:
+        def pause(self) -> None:
+            """There is nothing to give up."""
+
+        async def resume(self) -> None:
+            await asyncio.sleep(100.0)
+
+    async def go() -> float:
+        async with deadline(5.0):
+            with holding(SlowToComeBack()):
+                async with away():
+                    await asyncio.sleep(100.0)
+                await asyncio.sleep(4.0)
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(go()) == pytest.approx(204.0)
 
 
 def test_a_task_that_is_cancelled_while_away_frees_its_seat_once() -> None:

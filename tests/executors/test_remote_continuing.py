@@ -15,12 +15,13 @@ from bridges.episode import Episode
 from bridges.records import EpisodeRecord
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
+from retrain.environment import make_environment_factory
 from retrain.rendering import DeltaRenderer
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.filling import OverSampling
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
-from retrain.types import Trajectory
+from retrain.types import Group, Trajectory
 
 
 def slow_engine() -> ScriptedEngine:
@@ -52,6 +53,46 @@ async def test_suspended_episodes_give_their_seats_to_an_evaluation(
     groups = [evaluated, *(group for batch in batches for group in batch.groups)]
     episodes = [episode for group in groups for episode in group.trajectories]
     assert {(t.status, t.turns[-1].reward) for t in episodes} == {(Status.COMPLETED, 4.0)}
+
+
+@pytest.mark.parametrize("executor", ["local", "process"])
+@pytest.mark.parametrize("world", ["Counting", "Repeatable"])
+async def test_half_played_groups_go_on_after_a_restart_on_any_executor(
+    renderer: DeltaRenderer, world: str, executor: str
+) -> None:
+    path, asked = f"executor_worlds:{world}", requests(12)
+    tasks = {request.task.id: request.task for request in asked}
+    whole = rollouts(renderer, make_environment_factory(path))
+    whole.engine = slow_engine()
+    expected = {g.task.id: replies(g) for g in await whole.collect(asked)}
+
+    async def play(batches: int, state: Any = None, position: Any = None) -> Any:
+        """Some batches in a process of their own, as far as the environments are concerned."""
+        pool = make_pool(path, workers=2)
+        bridge = rollouts(renderer, pool.make if executor == "process" else pool.here)
+        bridge.engine = slow_engine()
+        buffer = DataBuffer([*tasks.values()], seed=1)
+        try:
+            async with bridge.managed(buffer, OverSampling(2, 2.0)) as manager:
+                if state is not None:
+                    buffer.load_state_dict(position)
+                    manager.load_state_dict(state, tasks)
+                played = [await manager.collect() for _ in range(batches)]
+                return played, json.loads(json.dumps(await manager.saved_state())), buffer
+        finally:
+            pool.close()
+
+    before, state, buffer = await play(1)
+    after, *_ = await play(4, state, json.loads(json.dumps(buffer.state_dict())))
+    groups = [group for batch in [*before, *after] for group in batch.groups]
+    assert sum(batch.tally.continued for batch in after) > 0
+    assert len({(group.task.id, group.visit) for group in groups}) == len(groups) == 10
+    assert {g.task.id: replies(g) for g in groups if g.visit == 0}.items() <= expected.items()
+
+
+def replies(group: Group) -> list[list[tuple[tuple[int, ...], float]]]:
+    """What the world answered to each turn of each episode."""
+    return [[(turn.env_ids, turn.reward) for turn in t.turns] for t in group.trajectories]
 
 
 @pytest.mark.parametrize("world", ["Counting", "Repeatable"])

@@ -15,6 +15,7 @@ from retrain.errors import Boundary
 from retrain.rendering import DeltaRenderer
 from retrain.rollout.executors import crew as crew_module
 from retrain.rollout.executors.pool import WorkerPool
+from retrain.rollout.executors.process import ProcessLink
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Status
 from retrain.types import Group, Task
@@ -153,5 +154,19 @@ async def test_a_task_that_is_cancelled_gives_its_seat_back(renderer: DeltaRende
         await asyncio.sleep(0.2)
         assert (workers[0].playing, workers[0].seated) == (0, 0)
         assert workers[0].lost is None
+    finally:
+        pool.close()
+
+
+async def test_a_worker_that_ended_leaves_no_connection_open() -> None:
+    pool = make_pool(STEADY, workers=1)
+    try:
+        seat = await pool.crew().seat(alone=False)
+        link = seat.worker.link
+        assert isinstance(link, ProcessLink)
+        os.kill(int(link.name.removeprefix("process ")), signal.SIGKILL)
+        await link.ended()
+        await asyncio.sleep(0)
+        assert link._connection.fileno() == -1
     finally:
         pool.close()

@@ -100,6 +100,18 @@ async def test_who_plays_alone_waits_for_an_empty_worker_and_keeps_others_out() 
     assert only.playing == 1
 
 
+async def test_one_that_no_longer_wants_to_play_alone_keeps_nobody_out() -> None:
+    queue, only = WorkerQueue(3), worker()
+    queue.join(only)
+    await queue.take()
+    alone, new = taking(queue, alone=True), taking(queue)
+    assert await settled(alone, new) == [False, False]
+    alone.cancel()
+    assert await settled(alone, new) == [True, True]
+    assert new.result().worker is only
+    assert only.playing == 2
+
+
 async def test_a_worker_that_ended_gets_nobody() -> None:
     queue, (dead, alive) = WorkerQueue(9), (worker(), worker())
     queue.join(dead)

@@ -155,6 +155,11 @@ def test_nested_values_must_be_json_too(tmp_path: Path) -> None:
         ({"columns": ["lvl"]}, "columns: there is no column 'lvl'; did you mean 'level'"),
         ({"name": "main"}, r"source_config\.name: 'main' means nothing to rows\.jsonl"),
         ({"revision": "v1"}, r"source_config\.revision: 'v1' means nothing to rows\.jsonl"),
+        ({"limit": "5"}, r"source_config\.limit: input should be a valid integer, got '5'"),
+        ({"limit": 0}, r"source_config\.limit: 0 rows are none; expected at least 1"),
+        ({"columns": "level"}, r"source_config\.columns: input should be a valid array, got 'leve"),
+        ({"split": 3}, r"source_config\.split: input should be a valid string, got 3"),
+        ({"prompt_key": 3}, r"source_config\.prompt_key: expected text, got 3"),
         ({"streaming": True}, r"source_config\.streaming: is not known; dataset takes path, name"),
     ],
 )

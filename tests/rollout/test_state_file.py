@@ -107,6 +107,13 @@ def test_an_edited_file_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
+def test_a_file_without_its_shape_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace('"shape": {"seed": 1}, ', ""))
+    with pytest.raises(DataError, match=r"is damaged, or was edited: .*a part is missing"):
+        read(path)
+
+
 @pytest.mark.parametrize("length", [None, -4, 10**9, "10"])
 def test_a_head_that_is_wrong_is_refused(tmp_path: Path, length: object) -> None:
     path = written(tmp_path)

@@ -24,7 +24,7 @@ def serving(model: Path) -> Iterator[str]:
     loaded = load_served(config, context_length=None, most=64, version="default")
     socket = bind("127.0.0.1", 0)
     ready = threading.Event()
-    service = ModelService(loaded, WeightFolders([]))
+    service = ModelService(loaded, WeightFolders([]), seed=0)
     loop = ServeLoop(service, Access("127.0.0.1", None), when_ready=ready.set)
     thread = threading.Thread(target=loop.run, args=([socket],), daemon=True)
     thread.start()

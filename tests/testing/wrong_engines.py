@@ -122,11 +122,6 @@ class TestOneSeedForAll(Suite):
         def seed(self, seed: int) -> int:
             return 0
 
-        def question(
-            self, ids: Sequence[int], params: SamplingParams
-        ) -> tuple[Any, SamplingParams]:
-            return ids[:1] and [5], params
-
 
 class TestLogprobsUntempered(Suite):
     __test__ = True

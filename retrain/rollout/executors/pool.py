@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable, Mapping
 
 from retrain.environment.base import Environment
-from retrain.errors import BackendFailure
-from retrain.rollout.executors.base import DECLARED, Origin
+from retrain.errors import BackendFailure, EnvironmentFailure
+from retrain.rollout.executors.base import Origin
 from retrain.rollout.executors.crew import Crew, CrewSettings
 from retrain.rollout.executors.environment import RemoteEnvironment
 from retrain.rollout.executors.link import Launcher
@@ -64,14 +64,16 @@ class WorkerPool:
         self._declared = declared
 
     def declared(self, name: str) -> bool:
-        """What environments declare; one is made in this process where no worker has said yet.
+        """What environments declare, as the first one that was made in a worker has said.
 
         Args:
             name: One of `DECLARED`.
+
+        Raises:
+            EnvironmentFailure: None has been made yet.
         """
         if self._declared is None:
-            environment = self.here()
-            self._declared = {name: bool(getattr(environment, name)) for name in DECLARED}
+            raise EnvironmentFailure(f"{name}: no environment has its place in a worker yet")
         return self._declared[name]
 
     def crew(self) -> Crew:

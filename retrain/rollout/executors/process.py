@@ -129,6 +129,7 @@ class ProcessLink:
                     waiting.set_result(answer)
             end = await self._end()
         finally:
+            self._writer.close()
             self._ended.set_result(end)
             for waiting in self._waiting.values():
                 if not waiting.done():

@@ -108,6 +108,8 @@ class WorkerQueue:
             got = waiter.got
             if got.done() and not got.cancelled() and got.exception() is None:
                 self.release(got.result())
+            else:
+                self._serve(worker)
             raise
 
     def _serve(self, changed: Worker | None) -> None:

@@ -58,6 +58,11 @@ def _value(world: Any, name: str) -> Any:
     return sent
 
 
+def captured_by(world: Any) -> Mapping[str, Any] | None:
+    """What a `RemoteWorld` was made from; None for any other object."""
+    return world.__dict__["_captured"] if isinstance(world, RemoteWorld) else None
+
+
 class RemoteWorld:
     """What a reward function sees of an environment that ran elsewhere: a copy of its attributes.
 
