@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
+from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -56,6 +57,15 @@ class EventLoopThread:
         except CancelledError as error:
             raise RuntimeError("the event loop was closed while it was running this") from error
 
+    @contextmanager
+    def entered(self, context: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter an asynchronous context in the loop; the body runs in the caller's thread."""
+        value = self.run(_enter(context))
+        try:
+            yield value
+        finally:
+            self.run(_leave(context))
+
     def _wait(self, future: Future[T]) -> T:
         """Wait for a result, and notice when nobody is left to give it."""
         while True:
@@ -95,6 +105,14 @@ class EventLoopThread:
     def _settle(self) -> None:
         """Cancel every task of the loop and wait for their clean-up, but not for a blocked loop."""
         wait([asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop)], _CLOSE_SECONDS)
+
+
+async def _enter(context: AbstractAsyncContextManager[T]) -> T:
+    return await context.__aenter__()
+
+
+async def _leave(context: AbstractAsyncContextManager[Any]) -> None:
+    await context.__aexit__(None, None, None)
 
 
 async def _cancel_others() -> None:

@@ -35,6 +35,7 @@ def refusals(config: RunConfig, options: Mapping[str, Any], *, remote_code: bool
         **_of_hyperparameters(config),
         **_of_segments(config, options),
         **manager_refusals(config),
+        **_of_interval(config, options),
         **_of_staleness(config, options),
     }
     found = [Problem(key, text) for key, (wrong, text) in refused.items() if wrong]
@@ -115,14 +116,30 @@ def _of_segments(config: RunConfig, options: Mapping[str, Any]) -> Refusals:
     }
 
 
+def _of_interval(config: RunConfig, options: Mapping[str, Any]) -> Refusals:
+    """How often slime's asynchronous loop sends the weights; the other one always does."""
+    key, given = f"{_HYPER}.slime_update_weights_interval", options.get("update_weights_interval")
+    if given is None:
+        return {}
+    if int(given) < 1:
+        return {key: (True, f"{given}: expected at least 1, updates for each time it sends them")}
+    return {
+        key: (
+            int(given) > 1 and not config.asynchronous,
+            f"{given}: slime's synchronous loop sends the weights after every update; remove it, "
+            "or set rollout.asynchronous: true",
+        )
+    }
+
+
 def _of_staleness(config: RunConfig, options: Mapping[str, Any]) -> Refusals:
     """How old slime's asynchronous loop lets the weights of a batch grow."""
     bound, age = config.rollout.max_staleness, int(options.get("update_weights_interval") or 1)
-    if not config.asynchronous:
+    if not config.asynchronous or bound is None or bound >= age:
         return {}
     return {
         "rollout.max_staleness": (
-            bound is not None and bound < age,
+            True,
             f"{bound} is less than slime_update_weights_interval {age}, after which slime's "
             "asynchronous loop renews the weights; lower the interval, or allow more",
         ),

@@ -54,7 +54,8 @@ def manager_refusals(config: RunConfig) -> Mapping[str, tuple[bool, str]]:
             _OWN.format("draws as often as its filter asks"),
         ),
         "rollout.max_staleness": (
-            rollout.max_staleness is not None and not config.asynchronous,
+            rollout.max_staleness is not None
+            and (not config.asynchronous or keeps_partial_groups(rollout)),
             _OWN.format("does not bound how long a half-played group waits"),
         ),
     }

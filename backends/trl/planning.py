@@ -22,7 +22,13 @@ from backends.trl.memory_planning import (
 from backends.trl.options import check_options
 from backends.trl.outline import ModelOutline, ReadOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
-from backends.trl.vllm_planning import HINT, uses_vllm, vllm_arguments, vllm_problems
+from backends.trl.vllm_planning import (
+    HINT,
+    SERVER,
+    uses_vllm,
+    vllm_arguments,
+    vllm_problems,
+)
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.environment.rewriting import rewrites_history
@@ -186,7 +192,7 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
         ),
         "rollout.asynchronous": (
             config.asynchronous,
-            "TRL collects a batch and trains on it in turn; use false, or backend: slime",
+            _asynchronous(options),
         ),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",
@@ -200,6 +206,21 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
     found = [Problem(key, message) for key, (wrong, message) in refused.items() if wrong]
     fault = _model_fault(Path(config.model.name_or_path))
     return [*found, Problem("model.name_or_path", fault)] if fault else found
+
+
+def _asynchronous(options: Mapping[str, Any]) -> str:
+    """Why the next batch cannot be collected while TRL trains on this one."""
+    use = "use false, or backend: slime"
+    if uses_vllm(options) and options.get("vllm_mode") == SERVER:
+        return (
+            "TRL collects a batch and trains on it in turn, with a vLLM server too: it would take "
+            "a trainer that suspends the server's turns before each update of the weights, and "
+            f"checkpoints that hold a batch collected ahead; {use}"
+        )
+    return (
+        "TRL collects a batch and trains on it in turn, and the engine writes with the weights "
+        f"and the device that are trained on meanwhile; {use}"
+    )
 
 
 def _model_fault(folder: Path) -> str | None:

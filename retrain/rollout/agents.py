@@ -104,7 +104,10 @@ async def generate_rollout_batch(
 
 
 def _members(prompts: Sequence[str | Task]) -> list[tuple[GroupRequest, int]]:
-    """What each prompt is to be played as: its group, and its place there."""
+    """What each prompt is to be played as: its group, and its place there.
+
+    In a manager's group the tasks are those that are given: `generate_fn` may have changed them.
+    """
     playing = PLAYING.get()
     seen: Counter[str] = Counter()
     indices: dict[str, int] = {}
@@ -112,7 +115,10 @@ def _members(prompts: Sequence[str | Task]) -> list[tuple[GroupRequest, int]]:
     for number, prompt in enumerate(prompts):
         task = prompt if isinstance(prompt, Task) else Task(f"prompt-{prompt}", prompt)
         index = indices.setdefault(task.id, number)
-        request = playing or GroupRequest(index, task, 0)
+        if playing is None:
+            request = GroupRequest(index, task, 0)
+        else:
+            request = GroupRequest(playing.index, task, playing.visit)
         members.append((request, seen[task.id]))
         seen[task.id] += 1
     return members

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from inspect import isawaitable
 from types import TracebackType
@@ -12,7 +13,9 @@ from retrain.compose import episodes_of
 from retrain.engine.base import EngineCapabilities, Generation, InferenceEngine, SamplingParams
 from retrain.errors import ConfigError, RewardFailure, boundary
 from retrain.reward.advantages import group_advantages
+from retrain.reward.evaluation import finite_number
 from retrain.rollout.agents import PLAYING, THROUGH
+from retrain.rollout.ahead import CollectingAhead
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.config import RewardFn, RolloutBatch, RolloutConfig
 from retrain.rollout.gate import GatedEngine
@@ -27,7 +30,8 @@ class AsyncRolloutManager:
     """Fills batches of samples; an asynchronous context manager.
 
     Episodes that `generate_rollout_batch` plays are suspended when a batch is full, and go on from
-    their tokens for the next one. Those of another `generate_fn` run on meanwhile.
+    their tokens for the next one. Those of another `generate_fn` run on meanwhile. With
+    `RolloutConfig.ahead`, the next batch is collected while the last one is trained on.
     """
 
     def __init__(self, buffer: DataBuffer | Sequence[str | Task], config: RolloutConfig) -> None:
@@ -43,6 +47,7 @@ class AsyncRolloutManager:
         self._gate = GatedEngine(self._endpoint)
         self._samples: dict[int, list[Sample]] = {}
         self._manager = RolloutManager(self._play, self.buffer, self._gate, config.filling())
+        self._ahead = CollectingAhead(self._manager) if config.ahead else None
 
     async def __aenter__(self) -> AsyncRolloutManager:
         return self
@@ -57,7 +62,20 @@ class AsyncRolloutManager:
 
     async def close(self) -> None:
         """End what is half played."""
-        await self._manager.close()
+        await (self._ahead or self._manager).close()
+
+    @asynccontextmanager
+    async def weights_changing(self) -> AsyncIterator[None]:
+        """Change the engine's weights within this context: no group's turn is in the engine.
+
+        Turns that it suspends go on from their tokens afterwards. Each token keeps its logprob and
+        the version of the weights that wrote it. Do not wait for a batch within it.
+        """
+        if self._ahead is None:
+            yield
+            return
+        async with self._ahead.weights_changing():
+            yield
 
     async def generate_batch(self, reward_fn: RewardFn | None = None) -> RolloutBatch:
         """Fill the next batch.
@@ -71,7 +89,7 @@ class AsyncRolloutManager:
         """
         if reward_fn is not None:
             self.config = replace(self.config, reward_fn=reward_fn)
-        batch = await self._manager.collect()
+        batch = await (self._ahead or self._manager).collect()
         samples = tuple(s for group in batch.groups for s in self._samples[group.index])
         waiting = {request.index for request in self._manager.requests()}
         self._samples = {i: rows for i, rows in self._samples.items() if i in waiting}
@@ -120,24 +138,51 @@ class AsyncRolloutManager:
 
 
 def generate_rollout_batches(
-    buffer: DataBuffer | Sequence[str | Task], config: RolloutConfig
+    buffer: DataBuffer | Sequence[str | Task],
+    config: RolloutConfig,
+    *,
+    update_weights: Callable[[], object] | None = None,
 ) -> Generator[RolloutBatch, None, None]:
     """Give batch after batch, without end, to a caller that is not asynchronous.
 
     Args:
         buffer: As `AsyncRolloutManager`'s.
         config: How a batch is made.
+        update_weights: Gives the engine new weights. It is called in the caller's thread, when the
+            next batch is asked for, and no group's turn is in the engine then.
 
     Yields:
         Batches; what is half played is ended when the generator is closed.
+
+    Raises:
+        ConfigError: `ahead` is set without `update_weights`: nobody would know when they change.
     """
+    if config.ahead and update_weights is None:
+        raise ConfigError(
+            "ahead: the engine writes the next batch while you train; give update_weights, the "
+            "function that sends it new weights, so that its turns are suspended meanwhile"
+        )
+    return _batches(buffer, config, update_weights or _nothing)
+
+
+def _batches(
+    buffer: DataBuffer | Sequence[str | Task],
+    config: RolloutConfig,
+    update_weights: Callable[[], object],
+) -> Generator[RolloutBatch, None, None]:
     with EventLoopThread() as loop:
         manager = AsyncRolloutManager(buffer, config)
         try:
             while True:
                 yield loop.run(manager.generate_batch())
+                with loop.entered(manager.weights_changing()):
+                    update_weights()
         finally:
             loop.run(manager.close())
+
+
+def _nothing() -> None:
+    """Update no weights."""
 
 
 class _Endpoint:
@@ -209,4 +254,4 @@ def _place(samples: Sequence[Sample], first: int, advantages: Sequence[float]) -
 async def _reward(reward_fn: RewardFn, sample: Sample) -> float:
     async with boundary(RewardFailure, "reward_fn"):
         reward = reward_fn(sample)
-        return float(await reward if isawaitable(reward) else reward)
+        return finite_number(await reward if isawaitable(reward) else reward, "reward_fn")

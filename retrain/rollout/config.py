@@ -35,10 +35,14 @@ class RolloutConfig:
         filter_fn: Which groups to keep; None keeps all. It is given a `Group`.
         buffer_filter_fn: Which half-played groups go on, and in which order.
         partial: Whether half-played groups go on in the next batch.
-        max_staleness: Batches that a half-played group may have waited; None is any number.
+        max_staleness: Weight updates that a group may have seen since it was begun; None is any
+            number.
         max_refills: Groups that one batch may drop, as a multiple of `batch_size`.
         fallback: Whether a batch is filled with dropped groups rather than ended, beyond that.
         advantage: grpo, dr_grpo, rloo or gspo.
+        ahead: Whether the next batch is collected while the last one is trained on. The weights
+            of the engine then change within `weights_changing` only; without it, they are taken to
+            change once after each batch.
     """
 
     batch_size: int
@@ -53,6 +57,7 @@ class RolloutConfig:
     max_refills: float = 8.0
     fallback: bool = False
     advantage: str = "grpo"
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         if self.n_samples_per_prompt < 1:

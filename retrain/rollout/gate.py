@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -56,6 +56,8 @@ class GatedEngine:
         self._parts: dict[str, list[Generation]] = {}
         self._in_engine = 0
         self._idle = asyncio.Event()
+        self._standing = 0
+        self._waiting: set[int] = set()
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -72,7 +74,10 @@ class GatedEngine:
         GO.set(self._lanes[group].opened)
 
     def open(self, groups: Collection[int]) -> None:
-        """Let groups go on."""
+        """Let groups go on; during a `standstill`, when it is over."""
+        if self._standing:
+            self._waiting.update(groups)
+            return
         for group in groups:
             self._lanes[group].opened.set()
 
@@ -84,6 +89,30 @@ class GatedEngine:
         Returns:
             The weight versions that have written since the last time, oldest first.
         """
+        self._waiting.clear()
+        await self._stop()
+        wrote, self._wrote = tuple(self._wrote), {}
+        return wrote
+
+    @asynccontextmanager
+    async def standstill(self) -> AsyncIterator[None]:
+        """Keep every group out of the engine while the context lasts; then the same ones go on.
+
+        What the engine keeps for them is released: the weights are about to change.
+        """
+        lanes = self._lanes.items()
+        self._waiting |= {g for g, lane in lanes if g != _NO_GROUP and lane.opened.is_set()}
+        self._standing += 1
+        try:
+            await self._stop()
+            yield
+        finally:
+            self._standing -= 1
+            if not self._standing:
+                waiting, self._waiting = self._waiting, set()
+                self.open(waiting)
+
+    async def _stop(self) -> None:
         lanes = [lane for group, lane in self._lanes.items() if group != _NO_GROUP]
         for lane in lanes:
             lane.opened.clear()
@@ -93,12 +122,11 @@ class GatedEngine:
                 await asyncio.wait_for(self._idle.wait(), ABORT_AGAIN_SECONDS)
         kept, self._kept = sorted(self._kept), set()
         await asyncio.gather(*map(self._engine.release, kept))
-        wrote, self._wrote = tuple(self._wrote), {}
-        return wrote
 
     def forget(self, group: int) -> None:
         """Drop what is known of a group that has ended."""
         self._lanes.pop(group, None)
+        self._waiting.discard(group)
 
     def tokens(self, group: int) -> int:
         """How many tokens the engine has written for a group."""

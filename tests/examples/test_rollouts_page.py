@@ -39,7 +39,7 @@ async def test_the_blocks_run_one_after_the_other(pytestconfig: pytest.Config) -
 
     names: dict[str, Any] = {"tokenizer": tokenizer, "endpoint": ScriptedEngine(answer)}
     found = blocks("python")
-    assert len(found) == 4
+    assert len(found) == 5
     for block in found:
         code = compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         result = eval(code, names)
@@ -47,6 +47,7 @@ async def test_the_blocks_run_one_after_the_other(pytestconfig: pytest.Config) -
             await result
     assert names["sample"].reward in (0.0, 1.0)
     assert len(names["batch"].groups) == 4 and names["state"]["rollout"]["version"]
+    assert len(names["trained"]) == 3 * 8 and names["state"]["rollout"]["updates"] == 3
     keep = names["solved_but_not_always"]
     assert keep(Group(0, Task("t", "q"), 0, ())).reason == "unsolved"
     world = names["Counting"]()

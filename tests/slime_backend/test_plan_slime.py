@@ -145,6 +145,10 @@ def test_slimes_manager_is_told_in_its_own_words_how_to_fill_it(config: Any) -> 
     ("keys", "said"),
     [
         ({"max_staleness": 1}, "rollout.max_staleness: slime's own rollout manager does not bound"),
+        (
+            {"max_staleness": 1, "asynchronous": True, "over_sampling_factor": 2.0},
+            "rollout.max_staleness: slime's own rollout manager does not bound",
+        ),
         ({"buffer_filter": "oldest_first"}, "rollout.buffer_filter: .*slime_buffer_filter_path"),
         ({"filter": "check_any_success", "max_refills": 2}, "rollout.max_refills: .* as often"),
     ],
@@ -167,6 +171,20 @@ def test_asynchronous_is_slimes_other_program(config: Any) -> None:
     )
     (problem,) = make_plan(late).errors
     assert "rollout.max_staleness: 1 is less than slime_update_weights_interval 2" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("asynchronous", "interval", "said"),
+    [(True, 0, "0: expected at least 1"), (False, 2, "2: slime's synchronous loop sends")],
+)
+def test_an_interval_that_slime_cannot_keep_is_refused(
+    config: Any, asynchronous: bool, interval: int, said: str
+) -> None:
+    sections = {"rollout": {"asynchronous": asynchronous}}
+    (problem,) = make_plan(config(sections=sections, slime_update_weights_interval=interval)).errors
+    assert f"slime_update_weights_interval: {said}" in str(problem)
+    kept = config(sections={"rollout": {"asynchronous": True}}, slime_update_weights_interval=2)
+    assert not make_plan(kept).errors
 
 
 def test_sft_trains_on_our_samples_and_generates_nothing(config: Any) -> None:

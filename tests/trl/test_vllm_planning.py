@@ -132,6 +132,16 @@ def test_rollout_engine_vllm_is_told_how_trl_gets_it(config: Any, possible: Any)
     assert not both.errors, "the same server for retrain eval"
 
 
+def test_asynchronous_is_refused_with_what_it_would_take(config: Any, possible: Any) -> None:
+    sections = {"rollout": {"asynchronous": True}}
+    shared = errors(TRLBackend().plan(config(sections=sections)))["rollout.asynchronous"]
+    assert "the device that are trained on" in shared and "backend: slime" in shared
+    served = plan(config, sections=sections, trl_vllm_mode="server", trl_vllm_server_base_url=URL)
+    assert "suspends the server's turns" in errors(served)["rollout.asynchronous"]
+    colocated = plan(config, sections=sections, trl_vllm_mode="colocate")
+    assert errors(colocated)["rollout.asynchronous"] == shared
+
+
 @pytest.mark.parametrize("sharding", ["fsdp", "zero3"])
 @pytest.mark.parametrize("mode", ["server", "colocate"])
 def test_sharded_launches_take_vllm_and_not_the_engine_in_this_process(
