@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from bridges.data_format import KEY, DataFormatBridge, rebuild
 from bridges.environment import EnvironmentBridge
+from bridges.gathering import gather
 from bridges.limits import EpisodeLimits
 from bridges.reward import RewardBridge
 from bridges.rollout import RolloutBridge, RolloutSettings
@@ -20,6 +20,7 @@ from retrain.errors import ConfigError
 from retrain.rendering import DeltaRenderer, load_renderer
 from retrain.reward.calculator import RewardCalculator
 from retrain.reward.components import ComponentKind, RewardComponent
+from retrain.reward.evaluation import finite_number
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Sample
 from retrain.seeds import EpisodeSeed
@@ -41,7 +42,7 @@ class AgentPlayer:
         """Play (group, place in it) for each member, all at the same time."""
         settings = RolloutSettings(self.params, 1, self.seed, concurrency=max(len(members), 1))
         bridge = RolloutBridge(self.environment, self.rewards, self.engine, settings)
-        played = await asyncio.gather(*(bridge.episode(group, n) for group, n in members))
+        played = await gather([bridge.episode(group, n) for group, n in members])
         scored = await self.rewards.score(played)
         return [
             sample
@@ -114,7 +115,8 @@ def episodes_of(
 
 def _episode(rows: Sequence[Sample], request: GroupRequest, position: int) -> Trajectory:
     first = rows[0]
-    reward = first.reward if isinstance(first.reward, int | float) else None
+    given = isinstance(first.reward, int | float)
+    reward = finite_number(first.reward, "generate_fn") if given else None
     removed = all(row.remove_sample for row in rows)
     if all(KEY in row.metadata for row in rows):
         return replace(rebuild(rows), task=request.task, reward=reward, masked=removed)

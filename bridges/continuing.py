@@ -3,21 +3,27 @@
 The loop knows nothing of it. It plays the episode from the beginning; an engine that answers with
 the recorded turns stands before the real one, and compares every prompt that it is asked with the
 recorded stream, token by token. The environment either repeats its steps (where it declares itself
-`replayable`), or says again what it said and then takes its snapshot.
+`replayable`), or says again what it said, once it has taken its snapshot.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from typing import Any
 
-from bridges.environment import EnvironmentBridge, EnvironmentFactory
+from pydantic_core import to_jsonable_python
+
+from bridges.environment import EnvironmentBridge
 from bridges.episode import Episode
 from bridges.limits import EpisodeLimits
-from bridges.recorded import RecordedEngine, RestoredEnvironment
+from bridges.recorded import ContinuedEnvironment, RecordedEngine
 from bridges.records import EpisodeRecord
 from retrain.engine.base import Generation, InferenceEngine, SamplingParams
-from retrain.errors import EnvironmentFailure, boundary
+from retrain.environment.base import Environment
+from retrain.errors import EnvironmentFailure, RetrainError, boundary
 from retrain.rollout.gate import joined
 from retrain.rollout.playing import Written
 from retrain.seeds import EpisodeSeed
@@ -95,13 +101,16 @@ async def resume(
 
     Returns:
         The whole episode; None where it cannot go on: the environment offers neither a snapshot
-        nor a replay, or departs from the record. It is then to be begun afresh.
+        nor a replay, or departs from the record. It is closed then, and the episode is to be begun
+        afresh.
     """
-    environments = _environments(bridge.make_environment, record)
-    if environments is None:
-        return None
     recorded = RecordedEngine(engine, record)
-    player = EnvironmentBridge(bridge.renderer, environments, bridge.limits)
+
+    def make() -> ContinuedEnvironment:
+        recorded.rewind()
+        return ContinuedEnvironment(bridge.make_environment(), record, recorded.depart)
+
+    player = EnvironmentBridge(bridge.renderer, make, bridge.limits)
     played = await player.run(
         task, engine=recorded, params=params, seed=seed, evaluation=evaluation, watch=watch
     )
@@ -139,10 +148,32 @@ async def record_episode(episode: Episode, written: Written) -> EpisodeRecord | 
     parts = engine.in_hand() if isinstance(engine, RecordedEngine) else []
     if (running := written(episode.session)) is not None:
         parts.append(running)
-    timeout = episode.limits.step_timeout
-    async with boundary(EnvironmentFailure, "snapshot", timeout=timeout):
-        snapshot = await episode.environment.snapshot()
+    snapshot = await _snapshot(episode.environment, episode.limits.step_timeout)
     return EpisodeRecord(segments, _cut_turn(parts), episode.said, snapshot)
+
+
+async def _snapshot(environment: Environment, timeout: float | None) -> Any:
+    """What an environment gives for a restart; None, and a warning, where it fails to.
+
+    It may have died since its last step, which is no reason to end a run that only keeps it.
+    """
+    try:
+        async with boundary(EnvironmentFailure, "snapshot", timeout=timeout):
+            return to_jsonable_python(await environment.snapshot())
+    except RetrainError as failure:
+        _warn_once(f"{type(environment).__name__}: {failure}")
+        return None
+
+
+@lru_cache(maxsize=64)
+def _warn_once(failure: str) -> None:
+    """Warn of a failure the first time; python's own memory of warnings is lost at times."""
+    warnings.warn(
+        f"rollout state: {failure}; where the environment is not replayable, its episode is kept "
+        "without a way back and begins afresh if the run is resumed from there",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _cut_turn(parts: Sequence[Generation]) -> Turn | None:
@@ -158,12 +189,3 @@ def _cut_turn(parts: Sequence[Generation]) -> Turn | None:
         generation.weight_version,
         weight_spans=generation.meta.get("weight_spans", ()),
     )
-
-
-def _environments(make: EnvironmentFactory, record: EpisodeRecord) -> EnvironmentFactory | None:
-    """What makes an environment that can go on; None where none can."""
-    if make().replayable:
-        return make
-    if record.snapshot is None or len(record.segments) != 1:
-        return None
-    return lambda: RestoredEnvironment(make(), record)

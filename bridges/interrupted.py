@@ -8,6 +8,7 @@ from typing import Any
 from bridges.continuing import record_episode, resume
 from bridges.environment import EnvironmentBridge
 from bridges.episode import Episode
+from bridges.kept import KeptEpisode, is_kept
 from bridges.records import EpisodeRecord
 from retrain.engine.base import InferenceEngine, SamplingParams
 from retrain.rollout.playing import Written
@@ -25,15 +26,24 @@ class Interrupted:
         continued: How many went on from where they were recorded; the others begin afresh.
     """
 
-    def __init__(self, records: Mapping[str, Any]) -> None:
-        """Take what `save` gave before the restart; empty for a group that begins."""
-        self._records = {int(n): EpisodeRecord.of_json(row) for n, row in records.items()}
+    def __init__(self, records: Mapping[str, Any], *, worlds: bool = False) -> None:
+        """Take the episodes of a group.
+
+        Args:
+            records: What `save` gave before the restart; empty for a group that begins.
+            worlds: Whether reward functions may read the environments' attributes.
+        """
+        rows = {int(n): row for n, row in records.items()}
+        self._records = {n: EpisodeRecord.of_json(r) for n, r in rows.items() if not is_kept(r)}
+        self._over = {n: KeptEpisode.of_json(row) for n, row in rows.items() if is_kept(row)}
         self._live: dict[int, Episode] = {}
+        self._worlds = worlds
         self.continued = 0
 
     def of_another_task(self) -> Interrupted:
         """The same, with another task in the group's place: nothing is recorded of it."""
         self._records.clear()
+        self._over.clear()
         self._live.clear()
         return self
 
@@ -47,11 +57,34 @@ class Interrupted:
             EnvironmentFailure: An environment could not give its snapshot.
         """
         rows = {n: record.to_json() for n, record in self._records.items()}
-        for number, episode in list(self._live.items()):
+        rows |= {n: kept.to_json() for n, kept in self._over.items()}
+        playing = {n: episode for n, episode in self._live.items() if n not in self._over}
+        for number, episode in playing.items():
             record = await record_episode(episode, written)
             if record is not None:
                 rows[number] = record.to_json()
         return {str(number): row for number, row in sorted(rows.items())}
+
+    def end(self, number: int, trajectory: Trajectory) -> None:
+        """Keep an episode that is over.
+
+        Args:
+            number: Its place in the group.
+            trajectory: The episode, not yet scored.
+        """
+        kept = KeptEpisode.of(trajectory, worlds=self._worlds)
+        if kept is not None:
+            self._over[number] = kept
+
+    def ended(self, number: int, task: Task) -> Trajectory | None:
+        """An episode that was over before the restart; None where it is to be played.
+
+        Args:
+            number: Its place in the group.
+            task: What it is about.
+        """
+        kept = self._over.get(number)
+        return None if kept is None else kept.restored(task)
 
     def player(
         self, bridge: EnvironmentBridge, number: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from bridges.records import EpisodeRecord
 from retrain.engine.base import EngineCapabilities, Generation, InferenceEngine, SamplingParams
@@ -28,10 +29,20 @@ class RecordedEngine:
     def __init__(self, engine: InferenceEngine, record: EpisodeRecord) -> None:
         """Stand before `engine` with a record."""
         self._engine = engine
-        self._recorded = deque(record.requests())
-        self._waiting = record.waiting
-        self._partial = record.partial
+        self._record = record
         self.departed = False
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the record's first turn: the episode begins, or its worker was lost."""
+        self._recorded = deque(self._record.requests())
+        self._waiting = self._record.waiting
+        self._partial = self._record.partial
+
+    def depart(self, why: str) -> Departed:
+        """The failure that ends a repetition; the episode is to be begun afresh."""
+        self.departed = True
+        return Departed(f"continuation: {why}")
 
     @property
     def repeating(self) -> bool:
@@ -94,9 +105,8 @@ class RecordedEngine:
 
     def _compare(self, asked: Sequence[int], recorded: Sequence[int]) -> None:
         if list(asked) != list(recorded):
-            self.departed = True
-            raise Departed(
-                f"continuation: the repeated episode has another prompt than the recorded one "
+            raise self.depart(
+                "the repeated episode has another prompt than the recorded one "
                 f"({len(asked)} tokens, {len(recorded)} recorded)"
             )
 
@@ -111,48 +121,82 @@ def _generation(turn: Turn) -> Generation:
     )
 
 
-class RestoredEnvironment(Environment):
-    """Says again what it said, then goes on from a snapshot.
+class ContinuedEnvironment(Environment):
+    """Goes on from a record: repeats its steps, or says again what it said, from its snapshot.
+
+    Which of them, the environment behind says when it is reset: only then does one that lives in a
+    worker have its place there.
 
     Attributes:
-        inner: The environment that is restored.
+        inner: The environment that goes on.
     """
 
-    def __init__(self, inner: Environment, record: EpisodeRecord) -> None:
-        """Take the environment that is to be restored, and the record."""
+    def __init__(
+        self, inner: Environment, record: EpisodeRecord, depart: Callable[[str], Departed]
+    ) -> None:
+        """Stand before an environment with a record.
+
+        Args:
+            inner: The environment.
+            record: How far the episode was.
+            depart: Makes the failure of an environment that cannot go on.
+        """
         self.inner = inner
         self._record = record
-        self._step = 0
+        self._depart = depart
+        self._replies: Iterator[StepResult] = iter(())
 
     @property
     def tools(self) -> Sequence[ToolSchema]:
-        """The tools of the restored environment."""
+        """The tools of the environment behind."""
         return self.inner.tools
 
     @property
-    def world(self) -> object:
-        """The world of the restored environment."""
+    def rewrites_history(self) -> bool:
+        """What the environment behind says."""
+        return self.inner.rewrites_history
+
+    @property
+    def replayable(self) -> bool:
+        """What the environment behind says."""
+        return self.inner.replayable
+
+    @property
+    def world(self) -> Any:
+        """The world of the environment behind."""
         return self.inner.world
 
+    async def snapshot(self) -> Any:
+        """The state of the environment behind, for another restart."""
+        return await self.inner.snapshot()
+
+    async def restore(self, task: Task, snapshot: Any) -> None:
+        """Give the environment behind a state."""
+        await self.inner.restore(task, snapshot)
+
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Restore the snapshot, and give the first prompt again."""
+        """Begin to repeat: reset what is replayable, else restore the snapshot.
+
+        Raises:
+            Departed: The environment offers neither.
+        """
+        if self.inner.replayable:
+            return await self.inner.reset(task, seed)
+        if self._record.snapshot is None:
+            raise self._depart("the environment is not replayable, and gave no snapshot")
         await self.inner.restore(task, self._record.snapshot)
+        self._replies = self._record.replies(rewrites=self.inner.rewrites_history)
         return Observation(self._record.said[0])
 
     async def step(self, action: Action) -> StepResult:
-        """Give the recorded answer, as long as there is one."""
-        turns = self._record.segments[0].turns
-        if self._step < min(len(turns), len(self._record.said) - 1):
-            turn, self._step = turns[self._step], self._step + 1
-            return StepResult(
-                Observation(self._record.said[self._step]), turn.reward, info=turn.info
-            )
-        return await self.inner.step(action)
+        """Give the recorded answer, as long as there is one to give again."""
+        recorded = next(self._replies, None)
+        return await self.inner.step(action) if recorded is None else recorded
 
     async def final_reward(self) -> float:
-        """What the restored environment says."""
+        """What the environment behind says."""
         return await self.inner.final_reward()
 
     async def close(self) -> None:
-        """Close the restored environment."""
+        """Close the environment behind."""
         await self.inner.close()

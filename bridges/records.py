@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from retrain.errors import DataError
-from retrain.types import Message, Segment, Turn
+from retrain.types import Message, Observation, Segment, StepResult, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,22 @@ class EpisodeRecord:
             for turn in segment.turns:
                 yield stream, turn
                 stream += (*turn.output_ids, *turn.env_ids)
+
+    def replies(self, *, rewrites: bool) -> Iterator[StepResult]:
+        """What the environment answered, turn by turn.
+
+        Where a segment ended, an environment that rewrites history gave the whole new one; else it
+        was the template that rewrote it. A wrong guess gives a prompt that is not the recorded one.
+
+        Args:
+            rewrites: Whether the environment declares that it rewrites history.
+        """
+        said = iter(self.said[1:])
+        for segment in self.segments:
+            for turn, messages in zip(segment.turns, said, strict=False):
+                ended = turn is segment.turns[-1] and segment is not self.segments[-1]
+                observation = Observation(messages, rewrite=rewrites and ended)
+                yield StepResult(observation, turn.reward, info=turn.info)
 
     @property
     def waiting(self) -> tuple[int, ...] | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
 
 from bridges.environment import EnvironmentBridge
+from bridges.gathering import gather
 from bridges.interrupted import Interrupted
 from bridges.policy import FailureAction, FailurePolicy
 from bridges.reward import RewardBridge
 from retrain.engine.base import InferenceEngine, SamplingParams
-from retrain.errors import BackendFailure, Boundary, EpisodeError, RetrainError
+from retrain.errors import BackendFailure, Boundary, EpisodeError
 from retrain.pausing import Seat, deadline
 from retrain.rollout.filling import OverSampling
 from retrain.rollout.gate import GatedEngine
@@ -23,8 +23,6 @@ from retrain.rollout.request import GroupRequest
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
 from retrain.types import Group, StopReason, Trajectory
-
-T = TypeVar("T")
 
 Refill = Callable[[], GroupRequest]
 """Gives another task when a group is to be played anew."""
@@ -112,13 +110,14 @@ class RolloutBridge:
         Raises:
             RetrainError: A failure whose policy is to raise, or too many failures.
         """
-        collected = await _gather([self.group(request, refill=refill) for request in groups])
+        collected = await gather([self.group(request, refill=refill) for request in groups])
         self.settings.policy.check(t for group in collected for t in group.trajectories)
         return collected
 
     async def play(self, visit: Visit) -> Group:
         """Play a group for a `RolloutManager`, which checks the failures of the whole batch."""
-        interrupted = Interrupted(visit.records)
+        worlds = self.rewards.calculator.reads_environments
+        interrupted = Interrupted(visit.records, worlds=worlds)
         visit.save = interrupted.save
         group = await self.group(visit.request, refill=visit.refill, interrupted=interrupted)
         visit.continued = interrupted.continued
@@ -143,7 +142,7 @@ class RolloutBridge:
         """
         refills = self.settings.policy.retries if refill is not None else 0
         while True:
-            episodes = await _gather(
+            episodes = await gather(
                 [
                     self.episode(request, index, interrupted=interrupted)
                     for index in range(self.settings.n_samples)
@@ -177,6 +176,9 @@ class RolloutBridge:
         seed = EpisodeSeed(
             settings.run_seed, settings.split, request.task.id, request.visit, sample_index
         )
+        kept = None if interrupted is None else interrupted.ended(sample_index, request.task)
+        if kept is not None:
+            return kept
         if (running := asyncio.current_task()) is not None:
             running.set_name(f"task {request.task.id!r}, sample {sample_index}")
         async with Seat(self._room):
@@ -190,7 +192,10 @@ class RolloutBridge:
                 if action is not FailureAction.RETRY:
                     break
         position = request.index * settings.n_samples + sample_index
-        return replace(trajectory, group_index=request.index, index=position)
+        trajectory = replace(trajectory, group_index=request.index, index=position)
+        if interrupted is not None:
+            interrupted.end(sample_index, trajectory)
+        return trajectory
 
     async def _play(
         self, request: GroupRequest, seed: EpisodeSeed, interrupted: Interrupted | None
@@ -226,18 +231,3 @@ def _as_exception(error: EpisodeError, request: GroupRequest) -> BackendFailure:
         f"task {request.task.id!r}: {error.boundary}: {error.reason} (the policy of "
         f"rollout.failure.{error.boundary} is to raise)\n{error.traceback}"
     )
-
-
-async def _gather(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all; the first retrain error cancels the rest and is raised bare."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except* RetrainError as errors:
-        raise _first(errors) from None
-    return [task.result() for task in tasks]
-
-
-def _first(errors: BaseExceptionGroup[RetrainError]) -> RetrainError:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.slime.context import Context, answers_of
@@ -67,14 +67,24 @@ async def collect(context: Context, args: Any, rollout_id: int, source: Any) -> 
     samples = _fill(context, args, collecting, batch)
     context.watch.check(rollout_id, batch.versions, args)
     _tidy(collecting, batch)
-    snapshot = getattr(source, "snapshot", None)
-    if snapshot is not None:
-        snapshot(rollout_id, await collecting.manager.saved_state())
+    await _keep_state(collecting, rollout_id)
     if rollout_id + 1 == getattr(args, "num_rollout", None):
         await _end(context)
     groups = batch.groups
     filled = filling_metrics(collecting.how, batch.tally, groups, batch.versions)
     return framework().train_output(samples=samples, metrics={**batch_metrics(groups), **filled})
+
+
+async def _keep_state(collecting: Collecting, rollout_id: int) -> None:
+    """Let our data source remember where the rollout ended; slime's own remembers nothing.
+
+    The two parts are taken with no wait between them: environments run on, and one that fails may
+    draw another task at any time.
+    """
+    source = collecting.source
+    if getattr(source, "snapshot", None) is not None:
+        position = source.position()
+        source.snapshot(rollout_id, await collecting.manager.saved_state(), position)
 
 
 async def _collecting(context: Context, args: Any, rollout_id: int, source: Any) -> Collecting:
@@ -93,7 +103,7 @@ def _begin(context: Context, args: Any, rollout_id: int, source: Any) -> Collect
     drawn = drawing.draw(batch)
     n_samples = len(drawing.members(drawn[0].index))
     rollouts = context.rollouts(n_samples=n_samples)
-    how = over_sampling(context.config.rollout, batch)
+    how = _on_time(over_sampling(context.config.rollout, batch), context, args)
     manager = rollouts.managed(drawing, how)
     if state is not None:
         manager.load_state_dict(state, context.tasks)
@@ -101,6 +111,18 @@ def _begin(context: Context, args: Any, rollout_id: int, source: Any) -> Collect
             drawing.adopt(request, group_samples(request, n_samples))
     manager.enqueue(drawn)
     return Collecting(source, drawing, how, manager, answers_of(rollouts))
+
+
+def _on_time(how: OverSampling, context: Context, args: Any) -> OverSampling:
+    """Leave slime's asynchronous loop the updates that it makes before it trains on a batch.
+
+    `train_async.py` begins rollout n when n - 1 were trained on, with weights that are up to
+    `--update-weights-interval` updates old by the time rollout n is trained on.
+    """
+    if how.max_staleness is None or not context.config.asynchronous:
+        return how
+    interval = int(getattr(args, "update_weights_interval", None) or 1)
+    return replace(how, max_staleness=how.max_staleness - interval)
 
 
 async def _end(context: Context) -> None:

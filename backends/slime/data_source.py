@@ -85,14 +85,28 @@ class DataSource:
                 )
         self._returned += samples
 
-    def snapshot(self, rollout_id: int, rollout: Mapping[str, Any] | None = None) -> None:
+    def position(self) -> dict[str, Any]:
+        """Where the draws stand now, as JSON values."""
+        returned = [
+            {"index": group[0].group_index, **group[0].metadata[REQUEST]}
+            for group in self._returned
+        ]
+        return {"buffer": self._buffer.state_dict(), "returned": returned}
+
+    def snapshot(
+        self,
+        rollout_id: int,
+        rollout: Mapping[str, Any] | None = None,
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
         """Remember the state at the end of a rollout.
 
         Args:
             rollout_id: Which one.
             rollout: The state of our `RolloutManager`, where it fills the rollouts.
+            position: What `position` gave when that state was taken; None is now.
         """
-        self._snapshots[rollout_id] = {**self._state(), "rollout": rollout}
+        self._snapshots[rollout_id] = {**(position or self.position()), "rollout": rollout}
         for old in sorted(self._snapshots)[:-_KEPT]:
             del self._snapshots[old]
 
@@ -149,13 +163,6 @@ class DataSource:
         start = None if run_dir is None else read_start(run_dir)
         if start is not None:
             self._buffer.load_state_dict(start.buffer)
-
-    def _state(self) -> dict[str, Any]:
-        returned = [
-            {"index": group[0].group_index, **group[0].metadata[REQUEST]}
-            for group in self._returned
-        ]
-        return {"buffer": self._buffer.state_dict(), "returned": returned}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Unfinished groups are played anew, since their worlds are gone."""

@@ -20,6 +20,9 @@ from retrain.rollout.manager_state import merge_states, share_state
 from retrain.runtime import EventLoopThread
 from retrain.types import Group, Task
 
+_OwnState = tuple[dict[str, Any], dict[str, Any]]
+"""A process's buffer and its manager, as JSON values."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filled:
@@ -93,10 +96,23 @@ class BatchFiller:
 
         Args:
             buffer: Where the manager draws from.
+
+        Raises:
+            RetrainError: What failed on this process, or which rank failed: nobody waits for ever.
         """
-        buffers = self._launch.gather([buffer.state_dict()])
-        managers = self._launch.gather([self._loop.run(self._manager.saved_state())])
+        own = in_step(lambda: self._loop.run(self._own_state(buffer)), self._launch)
+        states: list[_OwnState] = self._launch.gather([own])
+        buffers, managers = zip(*states, strict=True)
         return {"data": merge_buffers(buffers), "rollout": merge_states(managers)}
+
+    async def _own_state(self, buffer: DataBuffer) -> _OwnState:
+        """Where this process stands; a group that is drawn meanwhile is in neither part.
+
+        Both are taken on the loop, with no wait between them: environments run on, and one that
+        fails may draw another task at any time.
+        """
+        position = buffer.state_dict()
+        return position, await self._manager.saved_state()
 
     def load(self, state: Mapping[str, Any], buffer: DataBuffer, tasks: Mapping[str, Task]) -> None:
         """Take this process's share of a saved state, whatever the number of processes was.

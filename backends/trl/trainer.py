@@ -120,14 +120,14 @@ class BridgedGRPOTrainer(GRPOTrainer):
 
         TRL divides `num_items_in_batch`, which spans the generation batch, by the number of
         optimizer steps in it (grpo_trainer.py, `_compute_loss`): an average that is wrong for each
-        step as soon as episodes differ in length. Where all is masked, the loss is 0.
+        step as soon as episodes differ in length. Where all is masked, TRL divides by 1.
         """
         window = self.args.gradient_accumulation_steps
         windows = self.args.steps_per_generation / window
         for start in range(0, len(micro_batches), window):
             batches = micro_batches[start : start + window]
             tokens = torch.stack([_trained_mask(batch).sum() for batch in batches]).sum()
-            total = (self.accelerator.gather(tokens).sum() * windows).clamp(min=1)
+            total = self.accelerator.gather(tokens).sum() * windows
             for batch in batches:
                 batch["num_items_in_batch"] = total
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from retrain.errors import ConfigError
 from retrain.rollout.filters import FilterResult, GroupFilter, judge
 from retrain.rollout.partial import BufferFilter, pop_first
+from retrain.rollout.playing import Finished
 from retrain.types import Group, Trajectory
 
 FailureCheck = Callable[[Iterable[Trajectory]], None]
@@ -26,8 +27,8 @@ class OverSampling:
             than are needed.
         filter: Which groups to train on; None keeps all.
         buffer_filter: Which half-played groups go on, and in which order.
-        max_staleness: Iterations that a group may have waited since it was begun; one that has
-            waited longer is begun again. None lets it wait for ever.
+        max_staleness: Weight updates that a group may have seen since it was begun; one that has
+            seen more is begun again. None is any number.
         max_refills: Groups that one batch may drop, as a multiple of `batch_size`.
         fallback: Where more are dropped: fill the batch with the latest of them instead of ending
             the run.
@@ -48,10 +49,11 @@ class OverSampling:
     mask_stale: bool = False
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1 or self.factor < 1.0 or self.max_refills < 0:
+        finite = math.isfinite(self.factor) and math.isfinite(self.max_refills)
+        if not finite or self.batch_size < 1 or self.factor < 1.0 or self.max_refills < 0:
             raise ConfigError(
-                "over-sampling needs batch_size >= 1, factor >= 1 and max_refills >= 0; got "
-                f"{self.batch_size}, {self.factor:g} and {self.max_refills:g}"
+                "over-sampling needs batch_size >= 1, and finite numbers for factor >= 1 and "
+                f"max_refills >= 0; got {self.batch_size}, {self.factor:g} and {self.max_refills:g}"
             )
 
     @property
@@ -120,11 +122,13 @@ class Filling:
         """
         self._how = how
         self._check = check
-        self._spare: deque[tuple[str, Group]] = deque(maxlen=how.batch_size)
+        self._spare: deque[tuple[str, Finished]] = deque(maxlen=how.batch_size)
         self._judged: list[Trajectory] = []
-        self.fallback = 0
-        self.kept: list[Group] = []
+        self._fallen_back: set[int] = set()
+        self._versions: dict[str, None] = {}
+        self.kept: list[Finished] = []
         self.dropped: Counter[str] = Counter()
+        self.restarted = self.replaced = self.continued = 0
 
     @property
     def missing(self) -> int:
@@ -136,20 +140,28 @@ class Filling:
         """How many groups should be in play."""
         return math.ceil(self.missing * self._how.factor)
 
-    async def take(self, group: Group) -> None:
+    async def take(self, done: Finished) -> None:
         """Keep a finished group, or count why not.
 
         Raises:
-            ConfigError: The filter is wrong, or drops too much.
-            TooManyFailures: It drops too much because the episodes fail.
+            ConfigError: The filter is wrong.
         """
-        self._judged += group.trajectories
+        group = done.group
         result = await judge(self._how.filter, group) if self._how.filter else FilterResult(True)
+        self._judged += group.trajectories
         if result.keep:
-            self.kept.append(group)
+            self.kept.append(done)
             return
         self.dropped[result.reason] += 1
-        self._spare.append((result.reason, group))
+        self._spare.append((result.reason, done))
+
+    def check_refills(self) -> None:
+        """Give up, or fall back, where too many groups were dropped.
+
+        Raises:
+            ConfigError: The filter drops too much.
+            TooManyFailures: It does so because the episodes fail.
+        """
         if self.dropped.total() > math.ceil(self._how.max_refills * self._how.batch_size):
             self._give_up()
 
@@ -161,17 +173,49 @@ class Filling:
         """
         self._check(self._judged)
 
-    def in_order(self) -> Sequence[Group]:
-        """The kept groups, in the order in which their tasks were drawn."""
-        return sorted(self.kept, key=lambda group: group.index)
+    def give_back(self, groups: Collection[Finished]) -> None:
+        """Take groups out again that were kept."""
+        self.kept = [done for done in self.kept if done not in groups]
+        self._fallen_back -= {done.group.index for done in groups}
+
+    def written_by(self, versions: Iterable[str]) -> None:
+        """Note the weight versions that have written since the last time, oldest first."""
+        self._versions |= dict.fromkeys(versions)
+
+    def count(self, tally: Tally) -> None:
+        """Count what became of groups before a restart."""
+        self.dropped += Counter(tally.dropped)
+        self.restarted += tally.restarted
+        self.replaced += tally.replaced
+        self.continued += tally.continued
+
+    def counted(self) -> Tally:
+        """What became of groups that are in no place any more."""
+        return Tally(
+            dropped=dict(+self.dropped),
+            restarted=self.restarted,
+            replaced=self.replaced,
+            continued=self.continued,
+        )
+
+    def batch(self, iteration: int, carried: int) -> Batch:
+        """The filled batch.
+
+        Args:
+            iteration: Its number.
+            carried: How many groups are left.
+        """
+        groups = sorted((done.group for done in self.kept), key=lambda group: group.index)
+        tally = replace(self.counted(), fallback=len(self._fallen_back), carried=carried)
+        return Batch(iteration, tuple(groups), tally, tuple(self._versions))
 
     def _give_up(self) -> None:
         if self._how.fallback:
             while self.missing and self._spare:
-                reason, group = self._spare.pop()
-                self.kept.append(group)
+                reason, done = self._spare.pop()
+                self.kept.append(done)
                 self.dropped[reason] -= 1
-                self.fallback += 1
+                self._fallen_back.add(done.group.index)
             return
         self.check_failures()
         reasons = "\n".join(f"  {n} x {reason}" for reason, n in self.dropped.most_common(3))

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
 
-from retrain.rollout.filling import Batch, FailureCheck, Filling, OverSampling, Tally
+from retrain.errors import DataError
+from retrain.rollout.filling import Batch, FailureCheck, Filling, OverSampling
 from retrain.rollout.gate import GatedEngine
-from retrain.rollout.manager_state import (
-    Finished,
-    ManagerState,
-    Pending,
-    read_state,
-    write_state,
-)
+from retrain.rollout.manager_state import ManagerState, Pending, read_state, write_state
 from retrain.rollout.partial import PartialGroup, choose
-from retrain.rollout.playing import Play, Visit
+from retrain.rollout.playing import Finished, Play, Visit
 from retrain.rollout.request import GroupRequest
 from retrain.types import Group, Task, Trajectory
 
@@ -48,8 +43,13 @@ class RolloutManager:
     """Collects batches of groups; an asynchronous context manager.
 
     Every drawn task is in exactly one place: in play, finished and waiting, queued to be begun
-    (again), dropped by the filter or replaced after a failure (both counted), or handed out in a
-    batch.
+    (again), in the batch that is being filled, dropped by the filter or replaced after a failure
+    (both counted), or handed out in a batch.
+
+    Attributes:
+        how: How a batch is filled.
+        iteration: How many batches were handed out.
+        updates: How often the weights have changed; the age of a group is counted in these.
     """
 
     def __init__(
@@ -73,15 +73,16 @@ class RolloutManager:
         self._play = play
         self._buffer = buffer
         self._gate = gate
-        self._how = how
+        self.how = how
         self._check = check
         self._in_play: dict[int, _InPlay] = {}
         self._ready: list[Finished] = []
         self._queue: deque[GroupRequest] = deque()
         self._recorded: dict[int, Pending] = {}
         self._going: set[int] = set()
-        self._replaced = self._continued = 0
-        self.iteration = 0
+        self._renewed: asyncio.Future[None] | None = None
+        self._filling = Filling(how, check)
+        self.iteration = self.updates = 0
 
     async def __aenter__(self) -> RolloutManager:
         return self
@@ -97,42 +98,71 @@ class RolloutManager:
     async def collect(self) -> Batch:
         """Collect the next batch; when it returns, nothing is in the engine.
 
+        The weights are taken to change once before the next call.
+
         Raises:
             ConfigError: The filter is wrong, or dropped more than `max_refills` allows.
             RetrainError: A group failed whose policy is to raise, or too many episodes failed.
         """
-        filling = Filling(self._how, self._check)
-        versions: tuple[str, ...] = ()
-        self._replaced = self._continued = 0
+        batch = await self.take_batch()
+        self.updates += 1
+        return batch
+
+    async def take_batch(self) -> Batch:
+        """Collect the next batch for a caller who says when weights change.
+
+        Raises:
+            RetrainError: As `collect`.
+        """
+        await self.fill()
+        while any(map(self._too_old, self._filling.kept)):
+            await self.fill()
+        carried = len(self._in_play) + len(self._ready)
+        batch = self._filling.batch(self.iteration, carried)
+        self._filling = Filling(self.how, self._check)
+        self.iteration += 1
+        return batch
+
+    async def fill(self) -> None:
+        """Fill the next batch, and keep it; what fails, or is cancelled, goes on where it was.
+
+        Raises:
+            RetrainError: As `collect`.
+        """
+        filling = self._filling
         try:
             self._harvest()
-            restarted = await self._restart_stale()
-            await self._hand_over(filling)
-            self._resume(filling.target)
+            if self.how.mask_stale:
+                self._send_back(self._ready)
+            await self._restart_stale()
+            await self._hand_over()
+            if filling.missing:
+                self._resume(filling.target)
             while filling.missing:
                 self._top_up(filling.target)
                 await self._wait_for_some()
-                await self._hand_over(filling)
+                await self._restart_stale()
+                await self._hand_over()
         finally:
             self._going.clear()
-            versions = await self._gate.shut()
+            filling.written_by(await self._gate.shut())
         filling.check_failures()
-        if not self._how.partial:
-            restarted += await self._begin_again(list(self._in_play.values()))
-        self.iteration += 1
-        return Batch(
-            iteration=self.iteration - 1,
-            groups=tuple(filling.in_order()),
-            tally=Tally(
-                dropped=dict(+filling.dropped),
-                fallback=filling.fallback,
-                restarted=restarted,
-                replaced=self._replaced,
-                continued=self._continued,
-                carried=len(self._in_play) + len(self._ready),
-            ),
-            versions=versions,
-        )
+        if not self.how.partial:
+            filling.restarted += await self._begin_again(list(self._in_play.values()))
+
+    @asynccontextmanager
+    async def weights_changing(self) -> AsyncIterator[None]:
+        """Keep every group out of the engine while the context lasts; then the same ones go on.
+
+        It counts as a change even if it fails, as nobody knows then which weights there are.
+        """
+        async with self._gate.standstill():
+            try:
+                yield
+            finally:
+                self.updates += 1
+                if self._renewed is not None and not self._renewed.done():
+                    self._renewed.set_result(None)
 
     async def close(self) -> None:
         """End every group in play; what was half played is begun again if the manager goes on."""
@@ -146,7 +176,7 @@ class RolloutManager:
     def requests(self) -> list[GroupRequest]:
         """The tasks that were drawn and that no batch has had, in the order drawn."""
         playing = [item.visit.request for item in self._in_play.values()]
-        waiting = [_request(done.group) for done in self._ready]
+        waiting = [_request(done.group) for done in (*self._filling.kept, *self._ready)]
         return sorted([*playing, *waiting, *self._queue], key=lambda request: request.index)
 
     def partial_groups(self) -> tuple[PartialGroup, ...]:
@@ -168,16 +198,20 @@ class RolloutManager:
         kept whole.
         """
         self._put_by()
-        return self._state(Pending(i.visit.request) for i in self._in_play.values())
+        return write_state(self._state(Pending(i.visit.request) for i in self._in_play.values()))
 
     async def saved_state(self) -> dict[str, Any]:
         """What must go on after a restart, as JSON values, half-played episodes included.
 
-        Raises:
-            EnvironmentFailure: An environment could not give its snapshot.
+        Which tasks it has is settled before its first wait; what is drawn later is not in it. So
+        take the state of where they are drawn from right before, with no wait between the two.
         """
         self._put_by()
-        return self._state([await self._pending(item) for item in list(self._in_play.values())])
+        state, playing = self._state(()), list(self._in_play.values())
+        begun = [Pending(item.visit.request, item.visit.begun) for item in playing]
+        async with self._gate.standstill():
+            half_played = [await self._save(*pair) for pair in zip(playing, begun, strict=True)]
+        return write_state(replace(state, pending=(*half_played, *state.pending)))
 
     def load_state_dict(self, state: Mapping[str, Any], tasks: Mapping[str, Task]) -> None:
         """Go on where a saved manager stood.
@@ -190,34 +224,49 @@ class RolloutManager:
             DataError: The state is of another version, damaged, or a task is no longer there.
         """
         read = read_state(state, tasks)
-        self.iteration = read.iteration
+        self.iteration, self.updates = read.iteration, read.updates
         self._queue = deque(waiting.request for waiting in read.pending)
         self._recorded = {waiting.request.index: waiting for waiting in read.pending}
         self._ready = list(read.finished)
+        self._filling = Filling(self.how, self._check)
+        for tally in read.counted:
+            self._filling.count(tally)
 
-    def _state(self, playing: Iterable[Pending]) -> dict[str, Any]:
+    def _state(self, playing: Iterable[Pending]) -> ManagerState:
+        filling = self._filling
         queued = (self._recorded.get(r.index) or Pending(r) for r in self._queue)
-        return write_state(ManagerState(self.iteration, (*playing, *queued), tuple(self._ready)))
+        return ManagerState(
+            self.iteration,
+            (*playing, *queued),
+            (*filling.kept, *self._ready),
+            self.updates,
+            (filling.counted(),),
+        )
 
-    async def _pending(self, item: _InPlay) -> Pending:
-        visit = item.visit
-        records = {} if visit.save is None else await visit.save(self._gate.written)
-        return Pending(visit.request, visit.begun, records)
+    async def _save(self, item: _InPlay, begun: Pending) -> Pending:
+        """Add how far a group is, unless it has ended or given way to another task since."""
+        save = item.visit.save
+        if save is None or item.task.done() or item.visit.request is not begun.request:
+            return begun
+        return replace(begun, records=await save(self._gate.written))
 
-    async def _restart_stale(self) -> int:
-        """Begin groups again that waited too long, and those that waited too long when finished."""
-        bound = self._most_stale
-        finished_bound = -1 if self._how.mask_stale else bound
-        stale = [i for i in self._in_play.values() if self.iteration - i.visit.begun > bound]
-        old = [done for done in self._ready if self.iteration - done.begun > finished_bound]
-        self._ready = [done for done in self._ready if done not in old]
-        self.enqueue(_request(done.group) for done in old)
-        return len(old) + await self._begin_again(stale)
+    async def _restart_stale(self) -> None:
+        """Begin groups again that have seen too many updates, whether they are finished or not."""
+        stale = [item for item in self._in_play.values() if self._too_old(item.visit)]
+        self._send_back([done for done in self._ready if self._too_old(done)])
+        self._send_back([done for done in self._filling.kept if self._too_old(done)])
+        self._filling.restarted += await self._begin_again(stale)
 
-    @property
-    def _most_stale(self) -> float:
-        bound = self._how.max_staleness
-        return math.inf if bound is None else bound
+    def _send_back(self, finished: Collection[Finished]) -> None:
+        """Queue what was played, to be begun again."""
+        self._ready = [done for done in self._ready if done not in finished]
+        self._filling.give_back(finished)
+        self._filling.restarted += len(finished)
+        self.enqueue(_request(done.group) for done in finished)
+
+    def _too_old(self, group: Finished | Visit) -> bool:
+        bound = self.how.max_staleness
+        return bound is not None and self.updates - group.begun > bound
 
     async def _begin_again(self, items: Sequence[_InPlay]) -> int:
         """End groups in play and queue what they play."""
@@ -232,7 +281,7 @@ class RolloutManager:
     def _resume(self, count: int) -> None:
         """Let half-played groups go on, as many as the buffer filter chooses."""
         lanes = {item.visit.request.index: lane for lane, item in self._in_play.items()}
-        chosen = choose(self._how.buffer_filter, self.partial_groups(), count)
+        chosen = choose(self.how.buffer_filter, self.partial_groups(), count)
         self._going = {lanes[group.request.index] for group in chosen}
         self._gate.open(self._going)
 
@@ -246,13 +295,18 @@ class RolloutManager:
         missing = count - len(queued)
         return queued + (self._buffer.draw(missing) if missing > 0 else [])
 
+    def _replace(self) -> GroupRequest:
+        """Draw a task in place of one that failed, and count that one."""
+        self._filling.replaced += 1
+        return self._take(1)[0]
+
     def _begin(self, request: GroupRequest) -> None:
+        self._require_new(request)
         lane, recorded = request.index, self._recorded.pop(request.index, Pending(request))
-        begun = self.iteration if recorded.begun is None else recorded.begun
-        records = recorded.records
-        if self.iteration - begun > self._most_stale:
-            begun, records = self.iteration, {}
-        visit = Visit(request, begun, lambda: self._take(1)[0], records)
+        begun = self.updates if recorded.begun is None else recorded.begun
+        visit = Visit(request, begun, self._replace, recorded.records)
+        if self._too_old(visit):
+            visit.begun, visit.records = self.updates, {}
 
         async def play() -> Group:
             self._gate.enter(lane)
@@ -263,19 +317,32 @@ class RolloutManager:
         self._going.add(lane)
         self._gate.open([lane])
 
+    def _require_new(self, request: GroupRequest) -> None:
+        playing = [item.visit.request.index for item in self._in_play.values()]
+        if request.index in (*self._in_play, *playing):
+            raise DataError(
+                f"group {request.index} (task {request.task.id!r}, visit {request.visit}) was "
+                "drawn twice, and is in play; expected an index of its own for every draw. If the "
+                "run was resumed, resume from another checkpoint"
+            )
+
     async def _wait_for_some(self) -> None:
-        running = [item.task for item in self._in_play.values()]
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        """Wait until a group has ended, or the weights have changed."""
+        self._renewed = asyncio.get_running_loop().create_future()
+        awaited: list[asyncio.Future[Any]] = [item.task for item in self._in_play.values()]
+        await asyncio.wait([*awaited, self._renewed], return_when=asyncio.FIRST_COMPLETED)
         self._harvest()
 
     def _harvest(self) -> None:
         """Put groups that have finished where they wait; raise what one of them raised."""
         self._put_by()
-        failed = [item for item in self._in_play.values() if item.task.done()]
-        for item in failed:
+        ended = [item for item in self._in_play.values() if item.task.done()]
+        for item in ended:
             self._forget(item)
-        for item in failed:
-            item.task.result()
+        self.enqueue(item.visit.request for item in ended if item.task.cancelled())
+        for item in ended:
+            if not item.task.cancelled():
+                item.task.result()
 
     def _put_by(self) -> None:
         """Put groups that have finished well where they wait, in the order in which they began."""
@@ -283,14 +350,15 @@ class RolloutManager:
             task = item.task
             if task.done() and not task.cancelled() and task.exception() is None:
                 self._forget(item)
-                self._replaced += item.visit.replaced
-                self._continued += item.visit.continued
+                self._filling.continued += item.visit.continued
                 self._ready.append(Finished(item.visit.begun, task.result()))
 
-    async def _hand_over(self, filling: Filling) -> None:
+    async def _hand_over(self) -> None:
         """Give the batch what is finished; what it no longer needs goes on waiting."""
-        while self._ready and filling.missing:
-            await filling.take(self._ready.pop(0).group)
+        while self._ready and self._filling.missing:
+            await self._filling.take(self._ready[0])
+            del self._ready[0]
+            self._filling.check_refills()
 
     def _forget(self, item: _InPlay) -> None:
         del self._in_play[item.lane]

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from retrain.errors import DataError
+from retrain.rollout.filling import Tally
+from retrain.rollout.playing import Finished
 from retrain.rollout.request import GroupRequest
 from retrain.types import Group, Task
 
 _VERSION = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A group that is played and scored, and not handed out yet.
-
-    Attributes:
-        begun: The iteration in which it was begun.
-        group: The group.
-    """
-
-    begun: int
-    group: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +24,7 @@ class Pending:
 
     Attributes:
         request: The task.
-        begun: The iteration in which it was begun first; None where it never was.
+        begun: How often the weights had changed when it was begun first; None where it never was.
         records: How far its episodes are, as JSON values by their place in the group.
     """
 
@@ -51,12 +40,16 @@ class ManagerState:
     Attributes:
         iteration: The next iteration.
         pending: Tasks that are to be begun, or to go on.
-        finished: Groups that wait for a batch.
+        finished: Groups that wait for a batch, or stand in one that no one has had.
+        updates: How often the weights have changed.
+        counted: What became of groups that are in no place any more, for the batch being filled.
     """
 
     iteration: int
     pending: tuple[Pending, ...] = ()
     finished: tuple[Finished, ...] = ()
+    updates: int = 0
+    counted: tuple[Tally, ...] = ()
 
 
 def write_state(state: ManagerState) -> dict[str, Any]:
@@ -64,6 +57,8 @@ def write_state(state: ManagerState) -> dict[str, Any]:
     return {
         "version": _VERSION,
         "iteration": state.iteration,
+        "updates": state.updates,
+        "counted": [asdict(tally) for tally in state.counted],
         "pending": [
             {
                 "index": waiting.request.index,
@@ -99,6 +94,8 @@ def read_state(state: Mapping[str, Any], tasks: Mapping[str, Task]) -> ManagerSt
         rows = [(int(r["index"]), str(r["task"]), int(r["visit"]), r) for r in state["pending"]]
         done = [(int(r["begun"]), _groups().validate_python(r["group"])) for r in state["finished"]]
         iteration = int(state["iteration"])
+        updates = int(state.get("updates", iteration))
+        counted = _tallies().validate_python(state.get("counted", ()))
     except (KeyError, TypeError, ValidationError, ValueError) as error:
         raise DataError(
             f"rollout state: is damaged ({type(error).__name__}: {str(error).splitlines()[0]}); "
@@ -114,6 +111,8 @@ def read_state(state: Mapping[str, Any], tasks: Mapping[str, Task]) -> ManagerSt
             for index, task, visit, row in rows
         ),
         tuple(Finished(begun, replace(group, task=tasks[group.task.id])) for begun, group in done),
+        updates,
+        counted,
     )
 
 
@@ -121,6 +120,7 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One state of those of several processes, each of which has its share of the tasks."""
     return {
         **states[0],
+        "counted": [row for state in states for row in state.get("counted", ())],
         "pending": sorted(_all(states, "pending"), key=lambda row: row["index"]),
         "finished": sorted(_all(states, "finished"), key=lambda row: row["group"]["index"]),
     }
@@ -130,6 +130,7 @@ def share_state(state: Mapping[str, Any], processes: int, rank: int) -> dict[str
     """One process's share of a merged state; every task is in exactly one of the shares."""
     return {
         **state,
+        "counted": state.get("counted", []) if rank == 0 else [],
         "pending": [row for row in state["pending"] if row["index"] % processes == rank],
         "finished": [r for r in state["finished"] if r["group"]["index"] % processes == rank],
     }
@@ -151,3 +152,8 @@ def _require_known(names: Iterable[str], tasks: Mapping[str, Task]) -> None:
 @cache
 def _groups() -> TypeAdapter[Group]:
     return TypeAdapter(Group)
+
+
+@cache
+def _tallies() -> TypeAdapter[tuple[Tally, ...]]:
+    return TypeAdapter(tuple[Tally, ...])

@@ -23,11 +23,10 @@ class Visit:
 
     Attributes:
         request: What is played; another task once `refill` was called.
-        begun: The iteration in which it was begun.
-        draw: Draws another task in place of one whose episodes failed.
+        begun: How often the weights had changed when it was begun.
+        draw: Draws another task in place of one whose episodes failed, and counts that one.
         records: What `save` gave before a restart; empty for a group that begins.
         save: Set by the one who plays the group, where it can go on after a restart.
-        replaced: How many tasks gave way to another one.
         continued: How many episodes went on from their records.
     """
 
@@ -36,14 +35,25 @@ class Visit:
     draw: Callable[[], GroupRequest]
     records: Mapping[str, Any] = field(default_factory=dict)
     save: Save | None = None
-    replaced: int = 0
     continued: int = 0
 
     def refill(self) -> GroupRequest:
         """Play another task from now on; the present one counts as failed."""
         self.request, self.records = self.draw(), {}
-        self.replaced += 1
         return self.request
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A group that is played and scored, and not handed out yet.
+
+    Attributes:
+        begun: How often the weights had changed when it was begun.
+        group: The group.
+    """
+
+    begun: int
+    group: Group
 
 
 Play = Callable[[Visit], Awaitable[Group]]

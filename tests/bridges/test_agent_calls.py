@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -14,7 +16,9 @@ from seeded_episodes import SeededModel, SeededWorld
 from test_continuing import Replayable, engine_of
 from virtual_clock import run_virtual
 
-from retrain.errors import ConfigError
+from retrain.engine.base import Generation
+from retrain.engine.scripted import ScriptedEngine
+from retrain.errors import BackendFailure, ConfigError, RewardFailure
 from retrain.rollout import (
     AsyncRolloutManager,
     DataBuffer,
@@ -163,6 +167,72 @@ async def test_any_function_that_gives_samples_will_do() -> None:
     assert fewer.rewards == [1.0] * 6 and set(fewer.advantages) == {0.0}
     assert Counter(asked) == {"one": 6, "two": 6}
     assert batch.response_lengths == [3, 4, 5] * 2 and len(batch.loss_masks) == 6
+
+
+@pytest.mark.parametrize(
+    "changed", [lambda t: replace(t, prompt="Be brief."), lambda t: "Be brief."]
+)
+async def test_a_task_that_is_changed_is_played_as_changed(
+    generate: Any, tokenizer: Any, changed: Any
+) -> None:
+    async def briefly(tasks: Any) -> list[Sample]:
+        return await generate([changed(task) for task in tasks])
+
+    async with AsyncRolloutManager(TASKS, RolloutConfig(2, briefly, 2)) as manager:
+        batch = await manager.generate_batch()
+    for sample in batch.samples:
+        text = tokenizer.decode(sample.prompt_ids)
+        assert sample.prompt == "Be brief." and "Be brief." in text and "question" not in text
+    for group in batch.groups:
+        one, other = group.trajectories
+        assert one.segments[0].prompt_ids == other.segments[0].prompt_ids
+        assert one.segments != other.segments
+
+
+class FirstFails(ScriptedEngine):
+    """Its first session fails; the others would write for a minute."""
+
+    first = ""
+
+    async def generate(self, *args: Any, session_id: str, **how: Any) -> Generation:
+        self.first = self.first or session_id
+        if session_id == self.first:
+            raise RuntimeError("down")
+        return await super().generate(*args, session_id=session_id, **how)
+
+
+async def test_a_failure_leaves_no_other_episode_running(tokenizer: Any) -> None:
+    engine = FirstFails(lambda *_: [1000] * 60, token_delay=1.0)
+    before = asyncio.all_tasks()
+    with pytest.raises(BackendFailure, match="RuntimeError: down"):
+        await generate_rollout_batch(
+            ["a", "b", "c"], environment_cls=Replayable, endpoint=engine, tokenizer=tokenizer
+        )
+    assert len(engine.calls) == 2
+    assert asyncio.all_tasks() == before and not engine._running
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(math.nan, "nan; expected a finite number"), (math.inf, "inf; expected"), ("1", "str '1'")],
+)
+async def test_a_reward_that_is_no_finite_number_is_told(given: Any, told: str) -> None:
+    async def generate(tasks: Any) -> list[Sample]:
+        return [by_hand(0.0, 3) for _ in tasks]
+
+    config = RolloutConfig(1, generate, 2, reward_fn=lambda sample: given)
+    async with AsyncRolloutManager(["one"], config) as manager:
+        with pytest.raises(RewardFailure, match=f"reward_fn returned {told}"):
+            await manager.generate_batch()
+
+
+async def test_a_sample_whose_own_reward_is_not_finite_is_told() -> None:
+    async def generate(tasks: Any) -> list[Sample]:
+        return [by_hand(math.nan, 3) for _ in tasks]
+
+    async with AsyncRolloutManager(["one"], RolloutConfig(1, generate, 2)) as manager:
+        with pytest.raises(RewardFailure, match="generate_fn returned nan"):
+            await manager.generate_batch()
 
 
 async def test_a_function_that_gives_too_few_samples_is_told(generate: Any) -> None:

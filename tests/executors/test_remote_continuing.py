@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import executor_worlds
 import pytest
 from executed_episodes import make_pool, requests, rollouts
 
@@ -97,8 +98,9 @@ def replies(group: Group) -> list[list[tuple[tuple[int, ...], float]]]:
 
 @pytest.mark.parametrize("world", ["Counting", "Repeatable"])
 async def test_an_episode_goes_on_in_another_worker_after_a_restart(
-    renderer: DeltaRenderer, world: str
+    renderer: DeltaRenderer, world: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(executor_worlds.Counting, "__init__", _made_beside_the_trainer)
     path, params = f"executor_worlds:{world}", SamplingParams(max_tokens=50)
     request, seed = requests(1)[0], EpisodeSeed(7, "train", "t", 0, 0)
 
@@ -130,3 +132,7 @@ async def test_an_episode_goes_on_in_another_worker_after_a_restart(
     assert again is not None
     assert again.segments == whole.segments
     assert again.turns[-1].reward == 4.0
+
+
+def _made_beside_the_trainer(self: Any) -> None:
+    raise AssertionError("an environment of the executor was made in the trainer's process")

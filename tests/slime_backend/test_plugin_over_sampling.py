@@ -82,6 +82,25 @@ def test_every_visit_is_trained_at_most_once_and_accounted_for_over_a_resume(
     assert drawn == total
 
 
+@pytest.mark.parametrize("interval", [1, 2])
+def test_the_asynchronous_loops_own_lag_counts_against_the_bound(
+    slime_config: Any, slime_args: Any, interval: int
+) -> None:
+    """Rollout n is generated after n - 1 were trained on, with weights of an update before."""
+    bound = 3
+    made = config_of(slime_config, filter=None, asynchronous=True, max_staleness=bound)
+    args = slime_args(made, update_weights_interval=interval)
+    source, oldest, restarted = plugin.DataSource(args), 0, 0
+    for number in range(24):
+        sent = max(number - 1, 0) // interval * interval
+        context_of(args).engine.weight_version = str(sent)
+        output = plugin.generate_rollout(args, number, source)
+        restarted += output.metrics["rollout/restarted"]
+        wrote = [int(v) for sample in flat(output.samples) for v in sample.weight_versions]
+        oldest = max(oldest, *(number - version for version in wrote))
+    assert interval < oldest <= bound and restarted
+
+
 def test_tokens_of_older_weights_can_be_masked(slime_config: Any, slime_args: Any) -> None:
     args = slime_args(config_of(slime_config, mask_stale_tokens=True, filter=None))
     source = plugin.DataSource(args)

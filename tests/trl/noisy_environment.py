@@ -37,3 +37,9 @@ class Noisy(Environment):
         info: Mapping[str, Any] = {"success": noise % 2}
         reply = Observation((Message("user", "go on " * (noise % 4)),))
         return StepResult(reply, (noise % 100) / 100, terminated=over, info=info)
+
+
+class RepeatableNoisy(Noisy):
+    """Changes nothing outside of itself, so an interrupted episode is played again."""
+
+    replayable = True

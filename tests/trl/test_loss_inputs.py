@@ -131,6 +131,23 @@ def test_failed_episode_is_a_row_that_changes_nothing(config: Any, spy: Any, fai
         assert tuple(m.advantage for m in members) == expected
 
 
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "gspo"])
+def test_a_batch_of_which_nothing_is_trained_has_loss_zero(
+    config: Any, spy: Any, name: str
+) -> None:
+    """The number of trained tokens, by which TRL divides, is 0 here."""
+    broken = {"type": "noisy_environment:Noisy", "env_specific_config": {"fail_every": 1}}
+    sections = {"environment": broken, "rollout": {"max_failure_rate": 1.0}}
+    result = run(config(name=name, num_iterations=1, sections=sections))
+    assert all(row.status is Status.FAILED for row in spy.batches[0].rows)
+    for batch in spy.batches:
+        assert (batch.inputs["completion_mask"] * batch.inputs["tool_mask"]).sum() == 0
+        assert batch.loss == 0
+    assert result.iterations == 1
+    weights = spy.trainers[0].model.parameters()
+    assert all(torch.isfinite(weight).all() for weight in weights)
+
+
 def test_truncated_episode_is_trained_on_and_ends_on_a_model_token(config: Any, spy: Any) -> None:
     """TRL would call every row truncated that does not end on eos; the status is ours."""
     run(config(num_iterations=1, max_response_len=30))
