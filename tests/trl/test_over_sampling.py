@@ -25,8 +25,10 @@ ROLLOUT = {
         ]
     },
     "buffer_filter": "oldest_first",
-    "failure": {"environment": "refill"},
 }
+REFILL = {"failure": {"environment": "refill"}}
+"""Another task in place of one that failed; on one process only."""
+
 ENVIRONMENT = {
     "type": "noisy_environment:RepeatableNoisy",
     "env_specific_config": {"fail_every": 60},
@@ -35,8 +37,9 @@ ENVIRONMENT = {
 pytestmark = pytest.mark.slow
 
 
-def made(config: Any, **hyper: Any) -> RunConfig:
-    sections = {"rollout": ROLLOUT, "environment": ENVIRONMENT}
+def made(config: Any, *, refill: bool = True, **hyper: Any) -> RunConfig:
+    rollout = ROLLOUT | (REFILL if refill else {})
+    sections = {"rollout": rollout, "environment": ENVIRONMENT}
     made: RunConfig = config(sections=sections, save_interval=1, **{"learning_rate": 1e-5, **hyper})
     return made
 
@@ -65,7 +68,7 @@ def test_two_processes_share_what_is_left(config: Any, tmp_path: Path) -> None:
     pids.mkdir()
     path = tmp_path / "config.yaml"
     for iterations in (3, 5):
-        configured = made(config, num_iterations=iterations, rollout_batch_size=4)
+        configured = made(config, refill=False, num_iterations=iterations, rollout_batch_size=4)
         path.write_text(dump_config(configured))
         flags = ["--resume"] if iterations > 3 else []
         with running(path, pids, 2, *flags) as process:
