@@ -119,6 +119,21 @@ async def test_aborted_generation_aborts_the_episode(bridge: Any, encode: Any) -
     assert not trajectory.valid
 
 
+async def test_a_stream_whose_next_turn_fails_ends_on_a_model_token(
+    bridge: Any, encode: Any
+) -> None:
+    class Gone(ScriptedEngine):
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
+            if self.calls:
+                raise EngineFailure("gone")
+            return await super().generate(*args, **kwargs)
+
+    player = bridge(Echo(["again", "and again"]), engine_retries=0)
+    trajectory = await play(player, Gone([f"one{STOP}"], encode=encode))
+    assert trajectory.status is Status.FAILED
+    assert [turn.env_ids for turn in trajectory.turns] == [()]
+
+
 class Broken(Echo):
     def __init__(self, where: str, error: BaseException | None = None) -> None:
         super().__init__(["again"])

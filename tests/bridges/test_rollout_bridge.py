@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -234,6 +235,17 @@ async def test_nan_reward_masks_its_slot(make: Make, talker: Any) -> None:
     assert (dropped.reward, dropped.valid, group.advantages[2]) == (None, False, 0.0)
     assert dropped.error is not None
     assert dropped.error.boundary is Boundary.REWARD
+
+
+async def test_a_masked_episode_keeps_its_reward_and_has_no_vote(make: Make, talker: Any) -> None:
+    bridge = make(Echo, talker)
+    (group,) = await bridge.collect(REQUESTS[:1])
+    masked, *others = group.trajectories
+    one, all_others = replace(masked, masked=True), tuple(others)
+    again = await bridge.rewards.group(0, group.task, 0, (one, *all_others))
+    without = await bridge.rewards.group(0, group.task, 0, all_others)
+    assert again.trajectories[0].reward == masked.reward
+    assert again.advantages == (0.0, *without.advantages)
 
 
 def test_policy_without_an_entry_masks() -> None:

@@ -45,11 +45,15 @@ def weights(config: Any) -> dict[str, torch.Tensor]:
 @pytest.fixture
 def stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moves the engine's logprobs, as if an older policy had sampled the tokens."""
+    move_logprobs(monkeypatch, STALE)
+
+
+def move_logprobs(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
     original = TransformersEngine.generate
 
     async def older(self: Any, *args: Any, **kwargs: Any) -> Any:
         answer = await original(self, *args, **kwargs)
-        return replace(answer, logprobs=tuple(value - STALE for value in answer.logprobs))
+        return replace(answer, logprobs=tuple(value - by for value in answer.logprobs))
 
     monkeypatch.setattr(TransformersEngine, "generate", older)
 
@@ -109,6 +113,17 @@ def test_stale_samples_are_weighed_by_the_policy_that_wrote_them(
     for batch in spy.batches:
         expected = torch.full_like(ratio(batch), STALE).exp()
         torch.testing.assert_close(ratio(batch), expected, atol=1e-4, rtol=0)
+
+
+def test_the_truncated_importance_weight_is_capped(
+    config: Any, spy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move_logprobs(monkeypatch, 3.0)
+    run(config(num_iterations=1, importance_correction="tis"))
+    for batch in spy.batches:
+        own = torch.tensor([[s.advantage] for s in batch.samples()])
+        gap = (batch.inputs["advantages"] - own * 2.0)[mask_of(batch)]
+        assert gap.abs().max() < 1e-4, "min(exp(trainer - engine), 2), and not exp(3)"
 
 
 def test_truncated_importance_holds_over_micro_batches_and_steps(
