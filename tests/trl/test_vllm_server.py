@@ -144,7 +144,7 @@ def test_a_server_that_dies_ends_the_run_with_its_name(
         ready(weights)
 
     monkeypatch.setattr(vllm_weights.ServerWeights, "_require_ready", dying)
-    with pytest.raises(RetrainError, match=rf"GET {server.url}/health: ConnectError"):
+    with pytest.raises(RetrainError, match=rf"GET {server.url}/health: Client"):
         train(vllm_config(config, **options(server)))
 
 

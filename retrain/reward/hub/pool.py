@@ -127,6 +127,18 @@ class WorkerPool:
             self._slots.put(worker)
 
     def _worker(self) -> socket.socket:
+        """A new worker; where the nursery was killed just now, one of another nursery."""
+        try:
+            return self._born()
+        except (Lost, TimeoutError):
+            with self._lock:
+                self._control = None
+        try:
+            return self._born()
+        except (Lost, TimeoutError) as error:
+            raise RewardFailure("a process for rewards did not start; see above") from error
+
+    def _born(self) -> socket.socket:
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             if self._closed:
@@ -139,9 +151,9 @@ class WorkerPool:
                 socket.send_fds(self._nursing(), [b"+"], [theirs.fileno()])
         try:
             read_frame(ours, _BIRTH_SECONDS)
-        except (Lost, TimeoutError) as error:
+        except (Lost, TimeoutError):
             ours.close()
-            raise RewardFailure("a process for rewards did not start; see above") from error
+            raise
         return ours
 
     def _nursing(self) -> socket.socket:
