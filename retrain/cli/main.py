@@ -9,6 +9,7 @@ import typer
 from retrain import __version__
 from retrain.cli.doctor import EXAMPLE as DOCTOR_EXAMPLE
 from retrain.cli.doctor import doctor
+from retrain.cli.env import app as env
 from retrain.cli.eval import EXAMPLE as EVAL_EXAMPLE
 from retrain.cli.eval import evaluate
 from retrain.cli.exits import RetrainCommand, tolerate_any_encoding
@@ -45,6 +46,7 @@ app.command("reward", cls=RetrainCommand, epilog=REWARD_EXAMPLE)(reward)
 app.command("serve", cls=RetrainCommand, epilog=SERVE_EXAMPLE)(serve)
 app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)
 app.command("doctor", cls=RetrainCommand, epilog=DOCTOR_EXAMPLE)(doctor)
+app.add_typer(env)
 
 
 def _print_version(wanted: bool) -> None:

@@ -49,6 +49,29 @@ EngineUrls = Annotated[
 ]
 
 
+def key_value(option: str, text: str, example: str) -> tuple[str, Any]:
+    """Read an option's KEY=VALUE.
+
+    Args:
+        option: The option ("--param").
+        text: What was given.
+        example: A right one, for the message.
+
+    Returns:
+        The key, and the value as YAML reads it.
+
+    Raises:
+        ConfigError: There is no key, no equals sign, or the value is no YAML.
+    """
+    from retrain.config.document import parse
+    from retrain.errors import ConfigError
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{option} {text}: write it as key=value, e.g. {example}")
+    return key.strip(), parse(value, f"{option} {text}")
+
+
 def engine_spec(
     configured: str | Mapping[str, Any], name: str | None, urls: Sequence[str] | None
 ) -> str | Mapping[str, Any]:

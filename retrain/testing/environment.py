@@ -6,7 +6,7 @@ from retrain.testing.environment_forms import FormTests
 from retrain.testing.environment_independence import IndependenceTests
 
 
-class EnvironmentSuite(FormTests, IndependenceTests):
+class EnvironmentSuite(IndependenceTests, FormTests):
     """Plays short episodes with canned actions: answers, tool calls, nonsense.
 
     Subclass it and define `make_environment`. Any object that `environment.type` takes will do;

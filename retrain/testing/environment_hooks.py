@@ -73,4 +73,5 @@ def finish(script: str, episode: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(episode)
     except RetrainError as error:
-        raised(f"the episode {script!r} failed", error, expected="an episode that plays")
+        failure = error
+    raised(f"the episode {script!r} failed", failure, expected="an episode that plays")

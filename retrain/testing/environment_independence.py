@@ -111,7 +111,9 @@ class IndependenceTests(EnvironmentHooks):
                 )
                 with suppress(RetrainError):
                     loop.run(episode)
-        require(not told, "the event loop was blocked", expected="it answers", came="\n".join(told))
+        require(
+            not told, "the event loop was blocked", expected="it answers", came="".join(told[:1])
+        )
 
     def _skip_unless_deterministic(self) -> None:
         if not self.deterministic:

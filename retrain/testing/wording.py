@@ -112,4 +112,18 @@ def shown(ids: Sequence[int], at: int, decode: Decode) -> str:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
+    return value if isinstance(value, str) else _brief(value)
+
+
+def _brief(value: Any) -> str:
+    """Like `repr`, without the fields of a dataclass that have their default."""
+    if isinstance(value, tuple) and type(value) is tuple:
+        return f"({', '.join(map(_brief, value))}{',' * (len(value) == 1)})"
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    told = [
+        f"{field.name}={_brief(getattr(value, field.name))}"
+        for field in fields(value)
+        if field.repr and getattr(value, field.name) != field.default
+    ]
+    return f"{type(value).__name__}({', '.join(told)})"
