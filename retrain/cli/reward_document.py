@@ -58,6 +58,7 @@ def _summary(found: Marks) -> dict[str, Any]:
         "failed": len(found.marks) - len(found.rewards),
         "failures": dict(failures(found)),
         "seconds": found.seconds,
+        **({"counted": dict(found.counted)} if found.counted else {}),
     }
 
 

@@ -29,6 +29,8 @@ def print_marks(
         _line(f"  {mode:<8} {_summary(found)}", console)
         for reason, count in failures(found)[:ROWS]:
             _line(f"           {count} x {one_line(reason)}", console)
+        for counted, number in sorted(found.counted.items()):
+            _line(f"           {counted}: {number:,.6g}", console)
     console.print()
     _print_table(f"mode {chosen}", _scores(cases, marks[chosen]), len(cases), console)
     if len(marks) > 1:

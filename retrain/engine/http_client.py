@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from retrain.errors import ConfigError, EngineFailure, MissingDependency
+from retrain.connections import RETRIED, Connections, is_loopback, load_aiohttp, retry_after
+from retrain.errors import ConfigError, EngineFailure
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-RETRIED = frozenset({429, 500, 502, 503, 504})
-"""The statuses after which the same request may succeed."""
-KEEPALIVE_SECONDS = 4.0
-"""Below the 5 s after which uvicorn, under SGLang and vLLM alike, closes an idle connection."""
 _LONGEST_LINE = 300
 _KEYLESS = frozenset({401, 403})
 _JSON = {"Content-Type": "application/json"}
@@ -102,13 +97,15 @@ class HttpClient:
             ConfigError: The API key's environment variable is not set.
             MissingDependency: aiohttp is not installed.
         """
-        self._aiohttp = load_aiohttp()
+        self._aiohttp = load_aiohttp("engines over HTTP")
         self._settings = settings
         self._key = _api_key(settings.api_key_env)
-        self._proxies = settings.proxies and not all(_is_loopback(url) for url in urls)
-        self._open: ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._forget: finalize[..., HttpClient] | None = None
+        self._connections = Connections(
+            self._aiohttp,
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else None,
+            connect_timeout=settings.connect_timeout,
+            proxies=settings.proxies and not all(map(is_loopback, urls)),
+        )
 
     async def ask(
         self,
@@ -157,75 +154,28 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        session, self._open = self._open, None
-        if session is not None and self._loop is asyncio.get_running_loop():
-            await session.close()
+        await self._connections.aclose()
 
     def close(self) -> None:
         """Close the connections from outside the event loop."""
-        self._open = None
-        if self._forget is not None:
-            self._forget()
+        self._connections.close()
 
     def _session(self) -> ClientSession:
-        """The connections of the running loop: they cannot change their loop."""
-        loop = asyncio.get_running_loop()
-        if self._open is None or self._loop is not loop:
-            self.close()
-            self._open, self._loop = self._connections(), loop
-            self._forget = finalize(self, _close, self._open, loop)
-        return self._open
-
-    def _connections(self) -> ClientSession:
-        aiohttp, key = self._aiohttp, self._key
-        session: ClientSession = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Authorization": f"Bearer {key}"} if key else None,
-            timeout=aiohttp.ClientTimeout(None, sock_connect=self._settings.connect_timeout),
-            trust_env=self._proxies,
-        )
-        return session
+        return self._connections.session()
 
     def _refused(self, what: str, response: ClientResponse, text: str) -> ServerFault:
         status = response.status
         line = self._clean(text.strip().partition("\n")[0][:_LONGEST_LINE])
         hint = "; is the right key named by engine.api_key_env?" if status in _KEYLESS else ""
-        after = response.headers.get("Retry-After", "")
         return ServerFault(
             f"{what}: HTTP {status}: {line or response.reason}{hint}",
             status=status,
             passing=status in RETRIED,
-            retry_after=float(after) if after.isdecimal() else 0.0,
+            retry_after=retry_after(response.headers.get("Retry-After", "")),
         )
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
-
-
-def load_aiohttp() -> Any:
-    """Import aiohttp.
-
-    Raises:
-        MissingDependency: It is not installed.
-    """
-    try:
-        import aiohttp
-    except ModuleNotFoundError as error:
-        raise MissingDependency(
-            "engines over HTTP need aiohttp; install it with: pip install 'retrain[http]'"
-        ) from error
-    return aiohttp
-
-
-def _close(session: ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-    """Close connections from anywhere: in their loop, or at once where it is over."""
-    closing = session.close()
-    if loop.is_running():
-        asyncio.run_coroutine_threadsafe(closing, loop)
-        return
-    with suppress(StopIteration):
-        closing.send(None)
 
 
 def _text(content: bytes) -> str:
@@ -269,8 +219,3 @@ def _api_key(variable: str | None) -> str:
             f"export {variable}=… before the run"
         )
     return key
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")

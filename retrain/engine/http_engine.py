@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from retrain.connections import seconds_to_wait
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.engine.http_answer import ServedModel, check_answer, check_request
 from retrain.engine.http_client import HttpClient, HttpSettings, ServerFault, server_urls
@@ -65,7 +65,7 @@ class HttpEngine(ABC):
 
     A turn is one request. A session's turns go to one server, so that its prefix cache hits; a new
     session goes to the server with the fewest requests. A request whose connection broke, or that
-    got a status of `http_client.RETRIED`, is sent again under another request id, to another
+    got a status of `connections.RETRIED`, is sent again under another request id, to another
     server where one is up: generating changes nothing on a server, and only one answer is taken.
     A server that does not answer is left out until it passes its check again.
 
@@ -225,9 +225,8 @@ class HttpEngine(ABC):
         return server
 
     def _wait(self, attempt: int, fault: ServerFault) -> float:
-        """Seconds before the next attempt: exponential, jittered so that callers spread out."""
-        backoff = self._settings.backoff * 2.0**attempt * random.uniform(0.5, 1.5)
-        return min(max(backoff, fault.retry_after), self._settings.longest_wait)
+        settings = self._settings
+        return seconds_to_wait(attempt, settings.backoff, fault.retry_after, settings.longest_wait)
 
 
 def _being_cancelled() -> bool:

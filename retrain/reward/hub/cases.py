@@ -25,12 +25,14 @@ class Case:
         label: The expected answer.
         metadata: Everything else about the task.
         tokens: How long the response is, in tokens; None where nobody counted.
+        prompt: What the model was asked: text or messages; None where it is not known.
     """
 
     response: Any
     label: Any = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     tokens: int | None = None
+    prompt: Any = None
 
 
 def response_of(case: Case) -> str:

@@ -25,6 +25,7 @@ RULES: Mapping[str, str] = {
     "length": "length:length",
     "repetition": "shape:repetition",
     "format": "shape:format",
+    "code": "code_answer:code",
 }
 """A rule's function by its name, below `retrain.reward.hub`."""
 
@@ -34,7 +35,14 @@ SLIME = frozenset({"math", "deepscaler", "dapo", "f1", "gpqa", "ifbench"})
 KEYED = frozenset({"dapo"})
 """The rules that give several values by name; their rewards take `reward_key`."""
 
+SERVICES: Mapping[str, str] = {"remote": "remote:Remote", "llm_judge": "judge:Judge"}
+"""The class of what asks a server, by its name, below `retrain.reward.hub`."""
+
+MODELS: Mapping[str, str] = {"reward_model": "reward_model:reward_model"}
+"""What makes a reward of a model in this process, by its name, below `retrain.reward.hub`."""
+
 NAMES = (*RULES, *(f"{BOXED}{name}" for name in RULES))
+SERVICE_NAMES = (*SERVICES, *(f"{BOXED}{name}" for name in SERVICES))
 
 _NEEDS = {
     "math": ("math_verify", "retrain[math]"),
@@ -61,7 +69,12 @@ def load_rule(name: str) -> Callable[..., Any]:
     """
     plain = plain_name(name)
     if plain not in RULES:
-        raise ConfigError(f"the reward hub has no {name!r}; {nearest(name, NAMES)}")
+        if plain in SERVICES:
+            raise ConfigError(f"{name!r} asks a server; it cannot be a part of another rule")
+        if plain in MODELS:
+            raise ConfigError(f"{name!r} reads whole conversations; it is no rule over one answer")
+        known = (*NAMES, *SERVICE_NAMES, *MODELS)
+        raise ConfigError(f"the reward hub has no {name!r}; {nearest(name, known)}")
     if plain in _NEEDS:
         require(*_NEEDS[plain], what=f"reward {name!r}")
     target = f"{__package__}.{RULES[plain]}"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retrain.reward.hub.cases import Case, reward_in
-from retrain.reward.hub.catalogue import KEYED, NAMES, load_rule, plain_name
+from retrain.reward.hub.catalogue import KEYED, NAMES, SERVICE_NAMES, load_rule, plain_name
 from retrain.reward.hub.scoring import make_scorer
 from retrain.types import Trajectory
 
@@ -26,6 +26,7 @@ def case_of(trajectory: Trajectory) -> Case:
         trajectory.task.label,
         trajectory.task.metadata,
         sum(len(turn.output_ids) for turn in trajectory.turns),
+        trajectory.task.prompt,
     )
 
 
@@ -65,6 +66,10 @@ def _described(
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
+    if name in SERVICE_NAMES:
+        from retrain.reward.hub.service_rewards import service_reward
+
+        return service_reward(name)
     if name not in NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return episode_reward(name)

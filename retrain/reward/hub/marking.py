@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -40,10 +40,12 @@ class Marks:
     Attributes:
         marks: One per case, in order.
         seconds: How long scoring took, without starting processes.
+        counted: What a service counted meanwhile.
     """
 
     marks: tuple[Mark, ...]
     seconds: float
+    counted: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rewards(self) -> list[float]:

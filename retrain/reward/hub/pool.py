@@ -193,6 +193,16 @@ def text_pool() -> WorkerPool:
     return _shared(())
 
 
+def function_pool() -> WorkerPool:
+    """The pool of this process for reward functions of the user's (`run_in: process`)."""
+    return _shared(("retrain.reward.process_worker:warm_up",))
+
+
+def code_pool() -> WorkerPool:
+    """The pool of this process whose workers run programs, each in a process of its own."""
+    return _shared(("retrain.sandbox.worker:warm_up",))
+
+
 def close_pools() -> None:
     """End the processes of this process's pools; the next call starts new ones."""
     with _LOCK:
@@ -219,7 +229,8 @@ def _ask(worker: socket.socket, question: bytes, seconds: float) -> Any:
     except Lost:
         late = time.monotonic() - began >= seconds
     if late:
-        raise RewardFailure(f"no answer within {seconds:g} s: the process was ended")
+        reason = f"no answer within {seconds:g} s: the process was ended"
+        raise RewardFailure(reason) from TimeoutError(reason)
     raise RewardFailure("the process ended: out of memory, or a crash of a library")
 
 

@@ -15,8 +15,8 @@ def read_cases(path: Path) -> list[Case]:
     """The cases of a file, in order.
 
     A line is an object with `response` (text or null) and, where the rule needs them, `label`,
-    `metadata` (an object) and `tokens` (how many the response has). Other keys, such as `prompt`,
-    are for people. Empty lines do not count.
+    `metadata` (an object), `tokens` (how many the response has) and `prompt` (text or messages).
+    Other keys are for people. Empty lines do not count.
 
     Args:
         path: The file, UTF-8.
@@ -63,4 +63,4 @@ def _case(row: Mapping[str, Any], at: str) -> Case:
         raise DataError(f"{at}: metadata is {shown(metadata)}, expected an object")
     if not isinstance(tokens, int | None) or isinstance(tokens, bool):
         raise DataError(f"{at}: tokens is {shown(tokens)}, expected a whole number")
-    return Case(response, row.get("label"), metadata or {}, tokens)
+    return Case(response, row.get("label"), metadata or {}, tokens, row.get("prompt"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from retrain.config.sections import RewardSetupConfig
+from retrain.config.rewards import RewardSetupConfig
 from retrain.errors import ConfigError
 from retrain.reward.hub.catalogue import NAMES
 from retrain.reward.registry import REWARDS
