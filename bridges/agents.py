@@ -20,7 +20,7 @@ from retrain.errors import ConfigError
 from retrain.rendering import DeltaRenderer, load_renderer
 from retrain.reward.calculator import RewardCalculator
 from retrain.reward.components import ComponentKind, RewardComponent
-from retrain.reward.evaluation import finite_number
+from retrain.reward.values import finite_number
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Sample
 from retrain.seeds import EpisodeSeed

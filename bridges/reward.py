@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from retrain.errors import DataError, EpisodeError
 from retrain.reward.advantages import group_advantages
 from retrain.reward.calculator import RewardCalculator
-from retrain.types import Group, Task, Trajectory
+from retrain.reward.components import Scored
+from retrain.reward.normalisation import Moments, read_moments
+from retrain.reward.shaping import Shaped, Values
+from retrain.types import Group, Scoring, Task, Trajectory
 
 
 class RewardBridge:
-    """Puts raw rewards on trajectories, and advantages on groups."""
+    """Puts raw rewards on trajectories, and advantages on groups.
+
+    Advantages are computed from `Trajectory.trained_reward`: the raw reward, or what normalisation
+    makes of it. Where that is `running`, the bridge keeps what it has seen (`state_dict`).
+    """
 
     def __init__(self, calculator: RewardCalculator, advantage: str = "grpo") -> None:
         """Make a bridge.
@@ -22,29 +31,118 @@ class RewardBridge:
         """
         self.calculator = calculator
         self.advantage = advantage
+        self._moments: dict[str, Moments] = {}
 
     async def score(self, trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
-        """Put the reward and its components on each trajectory.
+        """Put the raw reward and its components on each trajectory.
 
         A trajectory whose reward a policy dropped comes back with `reward=None` and the error; it
         is not valid, so nothing of it is trained and it leaves its group's statistics.
         """
         scores = await self.calculator.score(trajectories)
-        return tuple(
-            replace(
-                trajectory,
-                rewards=score.components,
-                reward=score.total,
-                error=trajectory.error or score.error,
-                witness=None,
-            )
-            for trajectory, score in zip(trajectories, scores, strict=True)
-        )
+        pairs = zip(trajectories, scores, strict=True)
+        return tuple(_scored(trajectory, score) for trajectory, score in pairs)
 
     async def group(
         self, index: int, task: Task, visit: int, trajectories: Sequence[Trajectory]
     ) -> Group:
-        """Score the G episodes of one group and compute their advantages."""
+        """Score the G episodes of one group and compute their advantages.
+
+        With `normalisation: running`, by what was seen up to here; see `settle`.
+        """
         scored = await self.score(trajectories)
-        rewards = [trajectory.reward if trajectory.valid else None for trajectory in scored]
-        return Group(index, task, visit, scored, group_advantages(self.advantage, rewards))
+        return self.advantages(Group(index, task, visit, scored))
+
+    def advantages(self, group: Group) -> Group:
+        """Normalise the rewards of a scored group, and compute its advantages anew."""
+        trajectories = self._shaped(group.trajectories)
+        rewards = [t.trained_reward if t.valid else None for t in trajectories]
+        advantages = group_advantages(self.advantage, rewards)
+        return replace(group, trajectories=trajectories, advantages=advantages)
+
+    def settle(self, groups: Sequence[Group]) -> list[Group]:
+        """Take a batch into the running statistics, and normalise it by them, itself included.
+
+        To be called once for each batch that is trained on, with all its groups in an order that a
+        repetition would have too. Without `normalisation: running` the groups stay as they are.
+
+        Args:
+            groups: The groups of the batch, scored.
+
+        Returns:
+            The groups with their advantages.
+        """
+        if not self.running:
+            return list(groups)
+        self.learn([[t.rewards for t in group.trajectories if t.valid] for group in groups])
+        return [self.advantages(group) for group in groups]
+
+    def learn(self, groups: Sequence[Sequence[Values]]) -> None:
+        """Take a batch into the running statistics: the raw values of valid episodes, by group."""
+        self.calculator.shaping.learn(groups, self._moments)
+
+    def shape(self, rows: Sequence[Values]) -> list[Shaped]:
+        """What the valid episodes of one group are trained on, from their raw values."""
+        return self.calculator.shaping.group(rows, self._moments)
+
+    @property
+    def shapes(self) -> bool:
+        """Whether what is trained on can be another number than the raw reward."""
+        return self.calculator.shaping.changes
+
+    @property
+    def running(self) -> bool:
+        """Whether running statistics are kept, so that batches must be settled."""
+        return bool(self.calculator.shaping.running)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running statistics, as JSON values."""
+        return {"moments": {name: kept.state_dict() for name, kept in self._moments.items()}}
+
+    def forget(self) -> None:
+        """Begin the running statistics anew."""
+        self._moments = {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict`; what is kept of components that are gone is forgotten.
+
+        Raises:
+            DataError: It is damaged.
+        """
+        kept = state.get("moments")
+        if not isinstance(kept, Mapping):
+            raise DataError("reward state: is damaged (no moments)")
+        running = self.calculator.shaping.running
+        self._moments = {n: m for n, m in read_moments(kept).items() if n in running}
+
+    def _shaped(self, trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+        """The episodes of one group with what they are trained on, where that is another number.
+
+        One that cannot be normalised loses its reward, as where a component is dropped.
+        """
+        if not self.shapes:
+            return tuple(trajectories)
+        valid = [trajectory for trajectory in trajectories if trajectory.valid]
+        found = iter(map(_shaped, valid, self.shape([t.rewards for t in valid])))
+        return tuple(next(found) if t.valid else t for t in trajectories)
+
+
+def _scored(trajectory: Trajectory, score: Scored) -> Trajectory:
+    return replace(
+        trajectory,
+        rewards=score.components,
+        reward=score.total,
+        error=trajectory.error or score.error,
+        scoring=score.scoring,
+        witness=None,
+    )
+
+
+def _shaped(trajectory: Trajectory, shaped: Shaped) -> Trajectory:
+    scoring = replace(
+        trajectory.scoring or Scoring(), trained=shaped.trained, normalised=shaped.normalised
+    )
+    if shaped.failure is None:
+        return replace(trajectory, scoring=scoring)
+    error = EpisodeError.of(shaped.failure)
+    return replace(trajectory, scoring=scoring, reward=None, error=trajectory.error or error)

@@ -252,6 +252,26 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
+class Scoring:
+    """What scoring an episode found besides its raw rewards.
+
+    Attributes:
+        trained: The combination of the normalised values, that advantages are computed from; None
+            where it is the raw reward.
+        normalised: Value by component after its normalisation, before its weight.
+        turns: [turns] raw reward of each turn, by component with a `distribution`.
+        failures: Why a component failed: timeout, exception, value or count; by component.
+        retries: How often a component was tried again, by component.
+    """
+
+    trained: float | None = None
+    normalised: Mapping[str, float] = field(default_factory=dict)
+    turns: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    retries: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Trajectory:
     """One episode.
 
@@ -263,12 +283,13 @@ class Trajectory:
         status: How it ended.
         stop_reason: Why it ended.
         rewards: Raw reward by component.
-        reward: The combined reward; None where it is not known.
+        reward: The combined raw reward; None where it is not known.
         error: The failure, where status is failed or a reward component was dropped.
         timings: Where the time went.
         group_index: Which group of the run.
         index: Which episode of the run.
         masked: True keeps the slot and trains on nothing of it.
+        scoring: What else scoring found; None where that is nothing.
         witness: For reward functions that read messages or the environment itself; None once the
             episode is scored.
     """
@@ -285,6 +306,7 @@ class Trajectory:
     group_index: int | None = None
     index: int | None = None
     masked: bool = False
+    scoring: Scoring | None = None
     witness: Witness | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -297,6 +319,13 @@ class Trajectory:
         """Whether it is trained on and counts in its group's statistics."""
         unfinished = self.status in (Status.FAILED, Status.ABORTED, Status.PENDING)
         return not self.masked and not unfinished and self.reward is not None and bool(self.turns)
+
+    @property
+    def trained_reward(self) -> float | None:
+        """What advantages are computed from: the reward, normalised where the setup says so."""
+        if self.scoring is None or self.scoring.trained is None or self.reward is None:
+            return self.reward
+        return self.scoring.trained
 
     @property
     def response_text(self) -> str:

@@ -10,7 +10,7 @@ from backends.slime.drawing import group_samples
 from backends.slime.framework import framework
 from backends.slime.recording import Held
 from backends.slime.samples import answers_to, fill, flat
-from backends.slime.votes import vote_of
+from backends.slime.votes import reward_of, vote_of
 from retrain.errors import ConfigError
 from retrain.report.batch_metrics import EVALUATION, batch_metrics
 from retrain.rollout.request import GroupRequest
@@ -52,16 +52,16 @@ async def evaluate(context: Context, args: Any, rollout_id: int) -> Any:
     metrics = batch_metrics(groups, seconds=seconds, prefix=EVALUATION)
     if context.log is not None:
         context.log.hold(Held(rollout_id, tuple(played), seconds))
-    return framework().eval_output(data={NAME: _columns(played)}, metrics=metrics)
+    return framework().eval_output(data={NAME: _columns(played, args)}, metrics=metrics)
 
 
-def _columns(played: list[Any]) -> dict[str, list[Any]]:
+def _columns(played: list[Any], args: Any) -> dict[str, list[Any]]:
     """Slime's columns; an episode of several samples has one reward."""
     known = [sample for sample in played if not sample.remove_sample] or played
     truncated = framework().sample.Status.TRUNCATED
     votes = list({vote_of(sample, n): sample for n, sample in enumerate(known)}.values())
     return {
-        "rewards": [sample.reward or 0.0 for sample in votes],
+        "rewards": [reward_of(args, sample) or 0.0 for sample in votes],
         "truncated": [sample.status == truncated for sample in votes],
         "samples": known,
     }

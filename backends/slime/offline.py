@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from bridges import DataFormatBridge, EnvironmentBridge, RewardBridge
 from retrain.compose import Composition, episode_limits
+from retrain.compose.rewarding import make_calculator
 from retrain.config import RunConfig
 from retrain.engine.scripted import ScriptedEngine
 from retrain.environment import make_environment_factory
 from retrain.environment.base import Environment, ToolSchema
 from retrain.rendering.base import HistoryMode
-from retrain.reward import build_reward_calculator
 from retrain.rollout.executors.base import LocalExecutor
 from retrain.types import Action, Message, Observation, StepResult, Task
 
@@ -120,11 +120,8 @@ def offline_composition(config: RunConfig) -> Composition:
     """The bridges over bytes."""
     renderer = ByteRenderer()
     factory = make_environment_factory(config.environment.type, {})
-    calculator = build_reward_calculator(
-        config.reward_setup,
-        timeout=config.rollout.reward_timeout,
-        environment_rewards=factory.rewards,
-        decode=renderer.text,
+    calculator = make_calculator(
+        config, renderer, renderer.text, environment_rewards=factory.rewards
     )
     return Composition(
         config=config,

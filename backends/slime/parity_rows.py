@@ -13,7 +13,9 @@ from backends.slime.context import context_of
 from backends.slime.drawing import group_samples
 from backends.slime.flags import known_flags
 from backends.slime.handover import handover_document
+from backends.slime.samples import ours
 from retrain.parity import LossRow, Recorded, RecordedOrder
+from retrain.parity.rows import rewards_by_name
 
 UNTRAINED_COUNTS = 1
 """`slime/backends/megatron_utils/loss.py` counts every sample's tokens as at least one."""
@@ -44,7 +46,9 @@ def read_rows(
         real: Whether slime's own code converts; else the port of its contract.
     """
     args = _args(recorded, arguments)
-    context_of(args).tasks = {group.task.id: group.task for group in recorded.groups}
+    context = context_of(args)
+    context.tasks = {group.task.id: group.task for group in recorded.groups}
+    context.composition.rewards.forget()
     source = RecordedSource(recorded)
     rows: list[LossRow] = []
     done = 0
@@ -103,6 +107,7 @@ def _rows(
                 advantage=data["rewards"][n],
                 weights=tuple(weights[n] * trained for trained in mask),
                 step=done + number,
+                rewards=rewards_by_name(ours(samples[n])),
             )
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from backends.slime.context import Context
 from backends.slime.drawing import place_of
-from backends.slime.samples import flat, ours
-from backends.slime.votes import reward_of, vote_of, votes
+from backends.slime.samples import flat, keyed, ours
+from backends.slime.score_notes import write_scores
+from backends.slime.trained_votes import trained_votes
+from backends.slime.votes import reward_of, vote_of
 from bridges.data_format import KEY
 from retrain.reward.advantages import group_advantages
 from retrain.sample import Status
@@ -16,11 +18,12 @@ from retrain.seeds import EpisodeSeed
 from retrain.types import FinishReason, Segment, StopReason, Trajectory, Turn
 
 
-async def score(context: Context, sample: Any) -> Any:
+async def score(context: Context, args: Any, sample: Any) -> Any:
     """Score a sample, the siblings of one, or a group, for slime's reward model hook.
 
     Args:
         context: The bridges.
+        args: Slime's arguments; with a `reward_key`, rewards are mappings.
         sample: One sample gives its reward; a list gives a list, in order. What has a reward
             already keeps it, and the siblings of one episode are scored once. A sample that our
             `generate` did not play is scored by its text alone.
@@ -38,9 +41,11 @@ async def score(context: Context, sample: Any) -> Any:
     scored = await context.composition.rewards.score(played)
     found: dict[int, Any] = {id(leaf): leaf.reward for leaf in leaves}
     for siblings, trajectory in zip(episodes.values(), scored, strict=True):
+        write_scores(siblings, trajectory)
+        given = keyed(args, trajectory.reward or 0.0)
         for leaf in siblings:
             leaf.remove_sample = leaf.remove_sample or not trajectory.valid
-            found[id(leaf)] = trajectory.reward or 0.0
+            found[id(leaf)] = given
     if not isinstance(sample, list):
         return found[id(sample)]
     return [found[id(next(flat([item])))] for item in sample]
@@ -62,7 +67,7 @@ def advantages(context: Context, args: Any, samples: Sequence[Any]) -> tuple[lis
     """
     name = context.config.algorithm.name
     found: dict[Hashable, float] = {}
-    for group, rewards in votes(args, samples).items():
+    for group, rewards in trained_votes(context, args, samples).items():
         values = group_advantages("grpo" if name == "sft" else name, list(rewards.values()))
         found |= {(group, vote): value for vote, value in zip(rewards, values, strict=True)}
     leaves = list(flat(samples))

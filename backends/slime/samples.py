@@ -164,27 +164,33 @@ def _write(target: Any, sample: Sample, answers: Iterator[Sequence[Answer]], arg
             add_spans(target, answer)
     if at < len(ids):
         target.append_response_tokens(args, tokens=ids[at:], trainable=False)
-    _conclude(target, sample)
+    _conclude(target, sample, args)
     complete_replay(target, args)
 
 
-def _conclude(target: Any, sample: Sample) -> None:
+def _conclude(target: Any, sample: Sample, args: Any) -> None:
     """Fill what belongs to the episode as a whole."""
     target.response = sample.response
     target.loss_mask = list(sample.loss_mask)
     target.remove_sample = sample.remove_sample
     target.status = type(target).Status(sample.status.value)
-    target.reward = _reward(sample)
+    target.reward = _reward(sample, args)
     target.non_generation_time = sample.non_generation_time
     target.metadata = {**(target.metadata or {}), **sample.metadata}
     if target.rollout_id is None:
         target.rollout_id = sample.rollout_id if target.index is None else target.index
 
 
-def _reward(sample: Sample) -> Any:
+def _reward(sample: Sample, args: Any) -> Any:
     if sample.status is Status.ABORTED:
         return None
-    return _UNKNOWN_REWARD if sample.reward is None else sample.reward
+    return keyed(args, _UNKNOWN_REWARD if sample.reward is None else sample.reward)
+
+
+def keyed(args: Any, reward: Any) -> Any:
+    """A reward as slime reads it: with `--reward-key`, a mapping that holds it."""
+    key = getattr(args, "reward_key", None)
+    return {key: reward} if key else reward
 
 
 def _requests(

@@ -12,6 +12,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from backends.trl.adapters import keep_in_float32, lora_config
+from backends.trl.ahead import AheadBatches, WeightsWhileCollecting
 from backends.trl.batching import BatchFiller
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import run_shape
@@ -53,11 +54,14 @@ def train_grpo(session: Session, tasks: Sequence[Task]) -> Any:
         loop = stack.enter_context(EventLoopThread())
         engine, weights = _generation(session, loop)
         stack.callback(engine.close)
-        evaluation = _evaluation(session, engine, weights, loop)
         launch = session.launch
         buffer = make_buffer(session.config, tasks, rank=launch.rank, ranks=launch.processes)
         batches = _batches(session, engine, buffer, loop)
+        batches.rewards = session.composition.rewards
         stack.callback(batches.close)
+        if isinstance(batches, AheadBatches):
+            weights = WeightsWhileCollecting(weights, batches)
+        evaluation = _evaluation(session, engine, weights, loop)
         start = read_start(session.config.output_dir)
         if session.checkpoint is not None:
             batches.load(session.checkpoint.state, buffer, {task.id: task for task in tasks})
@@ -109,7 +113,12 @@ def _batches(
     hyper, launch = session.config.algorithm.hyperparameters, session.launch
     how = over_sampling(session.config.rollout, hyper.rollout_batch_size // launch.processes)
     manager = session.composition.rollouts(engine).managed(buffer, how)
-    return BatchFiller(manager, how, hyper.n_samples_per_prompt, loop, launch)
+    given = manager, how, hyper.n_samples_per_prompt, loop, launch
+    if not session.config.asynchronous:
+        return BatchFiller(*given)
+    sizes = session.plan.sizes
+    steps, end = sizes["optimizer_steps_per_iteration"], sizes["optimizer_steps"]
+    return AheadBatches(*given, steps=steps, end=end)
 
 
 def _trainer(
@@ -129,7 +138,8 @@ def _trainer(
         seconds: float,
         extra: Mapping[str, float],
     ) -> None:
-        session.recorder.collected(step // steps + 1, groups, rows, seconds, extra)
+        asked = session.composition.rewards.calculator.measured()
+        session.recorder.collected(step // steps + 1, groups, rows, seconds, {**extra, **asked})
 
     trainer = BridgedGRPOTrainer(
         feed=RolloutFeed(

@@ -45,12 +45,20 @@ class _NoWeights:
     def sync(self) -> None:
         """Nothing is sent."""
 
-    def current(self, version: str) -> AbstractContextManager[None]:
+    @property
+    def due(self) -> bool:
+        """There is no engine to bring them to."""
+        return False
+
+    def current(self) -> AbstractContextManager[None]:
         """The recorded versions stand on the turns."""
         return nullcontext()
 
     def measured(self, gap: float) -> None:
         """The tape may be of other weights."""
+
+    def drifted(self, gap: float) -> None:
+        """As for `measured`."""
 
 
 def read_loss(recorded: Recorded) -> LossReading:
@@ -104,7 +112,7 @@ def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader
             _batches(recorded, composition.rollouts(engine), loop),
             composition.data_format,
             Launch(),
-            weights=lambda version: nullcontext(),
+            weights=nullcontext,
             on_groups=_unrecorded,
         )
         trainer = LossReader(
@@ -127,7 +135,9 @@ def _batches(recorded: Recorded, rollouts: RolloutBridge, loop: EventLoopThread)
     """Fill batches with the recorded groups, all of them, as they come."""
     how = OverSampling(recorded.config.algorithm.hyperparameters.rollout_batch_size)
     manager = rollouts.managed(RecordedOrder(recorded.requests), how)
-    return BatchFiller(manager, how, rollouts.settings.n_samples, loop, Launch())
+    batches = BatchFiller(manager, how, rollouts.settings.n_samples, loop, Launch())
+    batches.rewards = rollouts.rewards
+    return batches
 
 
 def _in_memory(plan: Plan, folder: str) -> dict[str, Any]:

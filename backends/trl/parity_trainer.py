@@ -12,6 +12,7 @@ from trl import GRPOTrainer
 
 from backends.trl.trainer import BridgedGRPOTrainer
 from retrain.parity import LossRow
+from retrain.parity.rows import rewards_by_name
 from retrain.sample import Sample
 
 
@@ -87,4 +88,5 @@ class LossReader(BridgedGRPOTrainer):
             advantage=inputs["advantages"][row].item(),
             weights=tuple(weights_BT[row][there].tolist()),
             step=self.state.global_step,
+            rewards=rewards_by_name(sample),
         )

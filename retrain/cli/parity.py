@@ -134,7 +134,9 @@ def _compare(
     from retrain.parity.report import expected_rows, report_of
 
     rows = expected_rows(
-        slot for group in recorded.groups for slot in composition.data_format.group_samples(group)
+        slot
+        for group in recorded.settled(composition.rewards.settle)
+        for slot in composition.data_format.group_samples(group)
     )
     required = backends or [composition.config.algorithm.backend]
     names = backends or backend_names()

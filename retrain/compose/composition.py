@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retrain.compose.bounds import episode_limits, failure_policy
 from retrain.compose.parts import make_renderer, sampling_params
+from retrain.compose.rewarding import make_calculator
 from retrain.model_files import known_positions
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Composition:
         from retrain.reward.hub.pool import close_pools
 
         self.executor.close()
+        self.rewards.calculator.close()
         close_pools()
 
     def rollouts(self, engine: InferenceEngine, *, evaluation: bool = False) -> RolloutBridge:
@@ -101,7 +103,6 @@ def compose_with(
     """
     from bridges import DataFormatBridge, EnvironmentBridge, RewardBridge
     from retrain.environment import make_environment_factory
-    from retrain.reward import build_reward_calculator
     from retrain.rollout.executors.base import LocalExecutor
     from retrain.rollout.executors.making import make_executor
     from retrain.rollout.filter_building import over_sampling
@@ -111,11 +112,8 @@ def compose_with(
     factory = make_environment or make_environment_factory(
         section.type, section.env_specific_config
     )
-    calculator = build_reward_calculator(
-        config.reward_setup,
-        timeout=config.rollout.reward_timeout,
-        environment_rewards=factory.rewards,
-        decode=renderer.text,
+    calculator = make_calculator(
+        config, renderer, renderer.text, environment_rewards=factory.rewards
     )
     if make_environment is None:
         executor = make_executor(config, factory, worlds=calculator.reads_environments)

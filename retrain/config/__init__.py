@@ -6,6 +6,7 @@ from retrain.config.hyperparameters import BRIDGE_OPTIONS, Hyperparameters
 from retrain.config.load import load_config
 from retrain.config.peft import PeftConfig
 from retrain.config.redact import REDACTED, is_credential, redact, redact_text
+from retrain.config.rewards import RewardComponentConfig, RewardSetupConfig
 from retrain.config.rollout import ExecutorConfig, FailureConfig, RolloutConfig
 from retrain.config.run import RunConfig, StageConfig
 from retrain.config.sections import (
@@ -15,8 +16,6 @@ from retrain.config.sections import (
     ModelConfig,
     PromptSourceConfig,
     RenderingConfig,
-    RewardComponentConfig,
-    RewardSetupConfig,
     SlimeLaptopConfig,
 )
 from retrain.config.vocabulary import ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from pydantic import (
 from retrain.config.algorithm import AlgorithmConfig
 from retrain.config.merge import deep_merge
 from retrain.config.problems import explain, report
+from retrain.config.rewards import RewardSetupConfig
 from retrain.config.rollout import RolloutConfig
 from retrain.config.section import At, Section, faults
 from retrain.config.sections import (
@@ -28,7 +30,6 @@ from retrain.config.sections import (
     ModelConfig,
     PromptSourceConfig,
     RenderingConfig,
-    RewardSetupConfig,
     SlimeLaptopConfig,
 )
 from retrain.config.vocabulary import ROWS, SFT_KEYS
@@ -119,9 +120,7 @@ class RunConfig(Section):
     @property
     def asynchronous(self) -> bool:
         """Whether the next batch is collected while this one is trained on."""
-        hyper, backend = self.algorithm.hyperparameters, self.algorithm.backend
-        ahead = backend == "slime" and hyper.prefixed("slime").get("train_async", False) is True
-        return self.rollout.asynchronous or ahead
+        return self.rollout.asynchronous
 
     def located(self, base_dir: Path) -> RunConfig:
         """The same configuration, as read from a file in `base_dir`."""
@@ -175,6 +174,21 @@ class RunConfig(Section):
             return value
         return Path("runs") / str(info.data.get("experiment_name", "run"))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _asynchronous_in_one_place(cls, given: Any) -> Any:
+        """`slime_train_async: true` sets `rollout.asynchronous`, unless that is set."""
+        if not isinstance(given, Mapping) or given.get("stages"):
+            return given
+        algorithm, rollout = given.get("algorithm"), given.get("rollout") or {}
+        if not isinstance(algorithm, Mapping) or not isinstance(rollout, Mapping):
+            return given
+        hyper = algorithm.get("hyperparameters")
+        ahead = isinstance(hyper, Mapping) and hyper.get("slime_train_async") is True
+        if not ahead or algorithm.get("backend") != "slime":
+            return given
+        return {**given, "rollout": {"asynchronous": True, **rollout}}
+
     @model_validator(mode="after")
     def _complete(self) -> RunConfig:
         found = _repeated_stages(self.stages)
@@ -202,14 +216,21 @@ def _loop_faults(config: RunConfig) -> list[tuple[At, str]]:
     """`slime_train_async` and `rollout.asynchronous` are one key, and bound the weights' age."""
     found: list[tuple[At, str]] = []
     option = config.algorithm.hyperparameters.prefixed("slime").get("train_async")
-    slime = config.algorithm.backend == "slime"
-    if slime and option is False and config.rollout.asynchronous:
-        text = "false contradicts rollout.asynchronous: true; they are the same key, keep one"
+    slime, ours = config.algorithm.backend == "slime", config.rollout.asynchronous
+    if slime and isinstance(option, bool) and option != ours:
+        text = (
+            f"{_said(option)} contradicts rollout.asynchronous: {_said(ours)}; they are the same "
+            "key, keep one"
+        )
         found.append((("algorithm", "hyperparameters", "slime_train_async"), text))
     if config.asynchronous and config.rollout.max_staleness == 0:
         text = "0 allows no older weights, and an asynchronous batch is one update old; use 1"
         found.append((("rollout", "max_staleness"), text))
     return found
+
+
+def _said(value: bool) -> str:
+    return str(value).lower()
 
 
 def _meant_for_sft(given: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from datetime import date as calendar_date
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
-from pydantic import model_validator as check
 from pydantic_core import PydanticCustomError
 
 from retrain.config.peft import PeftConfig
@@ -109,42 +108,6 @@ class PromptSourceConfig(Section):
         except ValidationError as error:
             inner = {"errors": error.errors(), "model": model}
             raise PydanticCustomError("nested", "does not fit", inner) from error
-
-
-class RewardComponentConfig(Section):
-    """One reward function and what becomes of its value."""
-
-    weight: float = Field(default=1.0, description="factor in the sum")
-    params: JsonMapping = Field(
-        default_factory=dict, description="keyword arguments of the function"
-    )
-    verifiers: Texts = Field(default=(), description="functions that must all hold")
-    verifier_penalty: float = Field(default=0.0, description="the value when a verifier does not")
-    on_failure: Literal["drop", "raise", "value"] = Field(
-        default="drop",
-        description="exception, timeout or NaN: mask the sample, end the run, or use `value`",
-    )
-    value: float | None = Field(default=None, description="the value for `on_failure: value`")
-
-    @check(mode="after")
-    def _value_for_value(self) -> RewardComponentConfig:
-        if (self.on_failure == "value") != (self.value is not None):
-            raise faults((("value",), "must be set with `on_failure: value`, and only then"))
-        return self
-
-
-class RewardSetupConfig(Section):
-    """The components whose weighted sum is the reward."""
-
-    step_reward_configs: dict[str, RewardComponentConfig] = Field(
-        default_factory=dict, description="per turn: name or package.module:function"
-    )
-    rollout_reward_configs: dict[str, RewardComponentConfig] = Field(
-        default_factory=dict, description="per episode: name or package.module:function"
-    )
-    environment_reward_weight: float = Field(
-        default=1.0, description="weight of the environment's own rewards"
-    )
 
 
 class RenderingConfig(Section):

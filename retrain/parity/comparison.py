@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from retrain.parity.rows import LossReading, LossRow, Place, float32
@@ -21,8 +21,8 @@ class RowDifference:
         backend: The backend.
         index: The sample's index.
         part: Which of its episode's samples it is.
-        what: "tokens", "mask", "logprobs", "reward", "advantage", or "row" for one that is missing
-            or that nobody recorded.
+        what: "tokens", "mask", "logprobs", "reward", "rewards" (by component), "advantage", or
+            "row" for one that is missing or that nobody recorded.
         expected: What the tape gives; tokens are decoded.
         found: What the backend gives to its loss.
         token: Position of the first differing token, in the whole row for "tokens" and in the
@@ -94,6 +94,8 @@ def _row(
             yield _of(then, reading, what, one, other, at)
     if _number(then.reward) != _number(now.reward):
         yield _of(then, reading, "reward", repr(then.reward), repr(now.reward))
+    if then.rewards is not None and now.rewards is not None and then.rewards != now.rewards:
+        yield _of(then, reading, "rewards", *_differing(then.rewards, now.rewards))
     if _number(then.advantage) != _number(now.advantage):
         yield _of(then, reading, "advantage", repr(then.advantage), repr(now.advantage))
 
@@ -111,6 +113,15 @@ def _first(one: Sequence[object], other: Sequence[object]) -> int | None:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _differing(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[str, str]:
+    """What two sets of rewards do not have in common."""
+    names = sorted(name for name in {**one, **other} if one.get(name) != other.get(name))
+    first, second = (
+        ", ".join(f"{name} {side.get(name, 'missing')}" for name in names) for side in (one, other)
+    )
+    return first, second
 
 
 def _number(value: float | None) -> float | None:

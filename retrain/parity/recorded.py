@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,6 +62,16 @@ class Recorded:
         """The configuration as a training plans it: the engine is the backend's own."""
         rollout = self.config.rollout.model_copy(update={"engine": "transformers"})
         return self.config.model_copy(update={"rollout": rollout})
+
+    def settled(self, settle: Callable[[Sequence[Group]], Sequence[Group]]) -> tuple[Group, ...]:
+        """The groups with the rewards that a training normalises batch by batch.
+
+        Args:
+            settle: Takes one batch (`RewardBridge.settle` of a new bridge).
+        """
+        size = self.config.algorithm.hyperparameters.rollout_batch_size
+        batches = [self.groups[at : at + size] for at in range(0, len(self.groups), size)]
+        return tuple(group for batch in batches for group in settle(batch))
 
     @property
     def requests(self) -> list[GroupRequest]:

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from retrain.parity.comparison import Decode, RowDifference, row_differences
-from retrain.parity.rows import LossReading, LossRow
+from retrain.parity.rows import LossReading, LossRow, rewards_by_name
 from retrain.parity.weights import WeightComparison, compare_weights
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def expected_rows(slots: Iterable[Sequence[Sample]]) -> tuple[LossRow, ...]:
             logprobs=tuple(sample.rollout_log_probs),
             reward=_reward(sample),
             advantage=sample.advantage,
+            rewards=rewards_by_name(sample),
         )
         for slot in slots
         for part, sample in enumerate(slot)

@@ -9,8 +9,11 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from retrain.report.sample_notes import SampleNotes
+from retrain.sample import Sample
 
 Place = tuple[int, int]
 """A sample's index in the iteration, and which of its episode's samples it is, from 0."""
@@ -31,6 +34,8 @@ class LossRow:
         weights: [R] what a unit of a token's loss adds to the loss of its optimizer step; empty
             where nobody trains.
         step: The optimizer step, from 0.
+        rewards: Raw and normalised reward by component, and the reward that is trained on where
+            that is not the raw one, by name; None where a backend does not say.
     """
 
     index: int
@@ -42,6 +47,7 @@ class LossRow:
     advantage: float
     weights: tuple[float, ...] = ()
     step: int = 0
+    rewards: Mapping[str, float] | None = None
 
     @property
     def place(self) -> Place:
@@ -77,6 +83,14 @@ class LossReading:
     constant: int = 1
     untrained_counts: int = 0
     notes: tuple[str, ...] = ()
+
+
+def rewards_by_name(sample: Sample) -> dict[str, float]:
+    """What `LossRow.rewards` holds, from a sample's notes; empty on an episode's later ones."""
+    notes = SampleNotes.of(sample)
+    normalised = {f"{name}, normalised": value for name, value in notes.normalised.items()}
+    trained = {} if notes.trained is None else {"trained on": notes.trained}
+    return {**notes.rewards, **normalised, **trained}
 
 
 def digest(rows: Iterable[LossRow]) -> str:

@@ -8,10 +8,10 @@ from statistics import fmean, stdev
 
 from retrain.report.attempts import FINISHED, success_of
 from retrain.report.evaluation import pass_metrics
+from retrain.report.scoring_metrics import component_metric, scoring_metrics
 from retrain.sample import Status
 from retrain.types import Group, Trajectory
 
-_RESERVED_COMPONENTS = frozenset({"mean", "std"})
 EVALUATION = "eval/"
 """In front of the names of an evaluation, which have pass@k too."""
 
@@ -35,6 +35,7 @@ def batch_metrics(
     episodes = [trajectory for group in groups for trajectory in group.trajectories]
     metrics = {
         **_rewards(groups, episodes),
+        **scoring_metrics(episodes),
         **_success(episodes),
         **(pass_metrics(groups) if prefix == EVALUATION else {}),
         **_responses(episodes),
@@ -62,14 +63,10 @@ def _rewards(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[st
             key: value
             for name in components
             for key, value in _mean(
-                _component_metric(name), (e.rewards[name] for e in valid if name in e.rewards)
+                component_metric(name), (e.rewards[name] for e in valid if name in e.rewards)
             ).items()
         },
     }
-
-
-def _component_metric(name: str) -> str:
-    return f"reward/{name}_component" if name in _RESERVED_COMPONENTS else f"reward/{name}"
 
 
 def _valid_rewards(group: Group) -> list[float]:
@@ -128,7 +125,7 @@ def _counts(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str
 
 
 def _teaches_nothing(group: Group) -> bool:
-    rewards = _valid_rewards(group)
+    rewards = [t.trained_reward or 0.0 for t in group.trajectories if t.valid]
     return len(rewards) > 1 and min(rewards) == max(rewards)
 
 

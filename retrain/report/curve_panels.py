@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from retrain.report.curve_components import component_series, draw_components
 from retrain.report.metrics import MetricRow
 from retrain.report.series import Series
 from retrain.report.terminal import one_line
@@ -77,8 +78,10 @@ def write_png(file: BinaryIO, rows: Sequence[MetricRow], title: str) -> None:
 
 def _draw(figure: Figure, rows: Sequence[MetricRow]) -> Axes:
     panels = [panel for panel in _SMALL if Series.of(rows, panel.metric)]
-    heights = [2.7, 1.0] if panels else [1.0]
-    grid = figure.add_gridspec(len(heights), max(1, len(panels)), height_ratios=heights)
+    components = component_series(rows)
+    columns = len(panels) + bool(components)
+    heights = [2.7, 1.0] if columns else [1.0]
+    grid = figure.add_gridspec(len(heights), max(1, columns), height_ratios=heights)
     main = figure.add_subplot(grid[0, :])
     _draw_main(main, rows)
     last = max(row.iteration for row in rows)
@@ -87,6 +90,8 @@ def _draw(figure: Figure, rows: Sequence[MetricRow]) -> Axes:
     for column, panel in enumerate(panels):
         axes = figure.add_subplot(grid[1, column], sharex=main)
         _draw_small(axes, Series.of(rows, panel.metric), panel)
+    if components:
+        draw_components(figure.add_subplot(grid[1, len(panels)], sharex=main), components)
     return main
 
 

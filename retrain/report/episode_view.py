@@ -104,6 +104,7 @@ def _trajectory_header(trajectory: Trajectory) -> dict[str, str]:
         status=str(trajectory.status),
         stop=str(trajectory.stop_reason),
         reward=_reward(trajectory.reward, trajectory.rewards),
+        trained=_trained(trajectory.scoring.trained if trajectory.scoring else None),
         turns=str(len(trajectory.turns)),
         error=f"{error.boundary}: {error.reason}" if error else None,
         note=None if trajectory.valid else "nothing of it is trained on",
@@ -121,6 +122,7 @@ def _sample_header(sample: Sample) -> dict[str, str]:
         status=str(sample.status),
         stop=notes.stop_reason,
         reward=_reward(None if isinstance(reward, Mapping) else reward, components),
+        trained=_trained(notes.trained),
         advantage=f"{sample.advantage:+.4f}",
         turns=str(len(notes.turns)) if notes.turns else None,
         error=notes.error,
@@ -139,6 +141,11 @@ def _reward(reward: float | None, components: Mapping[str, float]) -> str:
     total = "unknown" if reward is None else f"{reward:+.4f}"
     parts = [f"{name} {value:+.4f}" for name, value in components.items()]
     return f"{total} ({', '.join(parts)})" if parts else total
+
+
+def _trained(reward: float | None) -> str | None:
+    """The reward that advantages are computed from, where it is not the raw one."""
+    return None if reward is None else f"{reward:+.4f}"
 
 
 def _header(facts: dict[str, str], streams: Iterable[Stream], status: Status, plain: bool) -> Text:

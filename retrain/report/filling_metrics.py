@@ -8,7 +8,12 @@ from retrain.rollout.filling import OverSampling, Tally
 from retrain.types import Group
 
 _PREFIXES = ("rollout/dropped", "rollout/replaced", "rollout/fallback", "rollout/restarted")
-_NAMES = ("rollout/carried", "rollout/continued", "rollout/stale_tokens")
+_NAMES = (
+    "rollout/carried",
+    "rollout/continued",
+    "rollout/stale_tokens",
+    "rollout/unfinished",
+)
 
 
 def filling_metrics(
@@ -27,12 +32,14 @@ def filling_metrics(
         Numbers by canonical name (`retrain.report.metric_names.METRICS`).
     """
     replaced = {"rollout/replaced": float(tally.replaced)} if tally.replaced else {}
+    unfinished = {} if how.partial else {"rollout/unfinished": float(tally.unfinished)}
     if how.plain:
         return replaced
     return {
         "rollout/dropped": sum(tally.dropped.values()),
         **{f"rollout/dropped/{name}": count for name, count in sorted(tally.dropped.items())},
         "rollout/fallback": tally.fallback,
+        **unfinished,
         "rollout/restarted": tally.restarted,
         "rollout/continued": tally.continued,
         "rollout/carried": tally.carried,

@@ -32,6 +32,21 @@ METRICS: tuple[Metric, ...] = (
         "1",
     ),
     Metric("reward/COMPONENT", "mean raw reward of one component, where it is known", "1"),
+    Metric(
+        "reward/trained/mean", "mean reward that is trained on, where it is not the raw one", "1"
+    ),
+    Metric("reward/trained/COMPONENT", "mean of one component after its normalisation", "1"),
+    Metric(
+        "reward/failed/COMPONENT/REASON",
+        "episodes on which a component failed, by timeout, exception, value or count",
+        "episodes",
+    ),
+    Metric("reward/retried/COMPONENT", "calls of a component that were made again", "calls"),
+    Metric(
+        "reward/COMPONENT/COUNT",
+        "what a component that asks a server counted, such as requests, retries and failures/KIND",
+        "1",
+    ),
     Metric("success", "share of finished episodes that succeeded (info['success'])", "share"),
     Metric("response/tokens", "tokens that the policy sampled, mean per episode", "tokens"),
     Metric("response/length", "the whole response, replies included, mean per episode", "tokens"),
@@ -54,7 +69,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("rollout/masked", "finished episodes that nothing is trained on", "episodes"),
     Metric(
         "rollout/zero_variance_groups",
-        "groups whose valid rewards are all equal, so that they teach nothing",
+        "groups whose valid rewards, as trained on, are all equal, so that they teach nothing",
         "groups",
     ),
     Metric("rollout/dropped", "groups that the filter dropped", "groups"),
@@ -69,14 +84,18 @@ METRICS: tuple[Metric, ...] = (
         "groups left half played, or finished and not needed yet, for the next iteration",
         "groups",
     ),
-    Metric(
-        "rollout/restarted", "groups begun again: too stale, or none may be carried over", "groups"
-    ),
+    Metric("rollout/unfinished", "groups given up half played, as none may go on", "groups"),
+    Metric("rollout/restarted", "groups begun again, as older weights began them", "groups"),
     Metric(
         "rollout/continued", "episodes that went on from where a restart stopped them", "episodes"
     ),
     Metric("rollout/replaced", "visits that failed and gave way to another task", "groups"),
     Metric("rollout/stale_tokens", "sampled tokens that older weights wrote", "tokens"),
+    Metric(
+        "rollout/staleness",
+        "weight updates since those that wrote the oldest token of a batch collected ahead",
+        "updates",
+    ),
     Metric(
         "rollout/cached_tokens", "prompt tokens that the engine did not compute again", "tokens"
     ),
@@ -88,6 +107,11 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "train/logprob_abs_diff",
         "mean |trainer's - engine's logprob| over trained tokens, before the first update",
+        "nats",
+    ),
+    Metric(
+        "train/logprob_abs_diff_current",
+        "the same over the tokens that the present weights wrote, where older ones wrote others",
         "nats",
     ),
     Metric("train/learning_rate", "learning rate of the last optimizer step", "1"),

@@ -36,6 +36,8 @@ class SampleNotes:
         seed: The fields of the episode's seed: run, split, task_id, visit, sample_index.
         stop_reason: Why the episode ended.
         rewards: Raw reward by component.
+        normalised: Reward by component after its normalisation.
+        trained: The combined reward that is trained on; None where that is the raw one.
         error: The failure's boundary and reason.
         turns: The spans of the turns, in order.
         segment: Which segment of the episode it is, from 1.
@@ -46,6 +48,8 @@ class SampleNotes:
     seed: Mapping[str, Any] = field(default_factory=dict)
     stop_reason: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
+    normalised: Mapping[str, float] = field(default_factory=dict)
+    trained: float | None = None
     error: str | None = None
     turns: tuple[TurnSpan, ...] = ()
     segment: int = 1
@@ -60,11 +64,14 @@ class SampleNotes:
         episode = _mapping(notes, "trajectory")
         seed = _mapping(episode, "seed") or _mapping(notes, "seed")
         error = _mapping(episode, "error")
+        scoring = _mapping(episode, "scoring")
         return cls(
             task_id=_mapping(episode, "task").get("id", seed.get("task_id")),
             seed=seed,
             stop_reason=episode.get("stop_reason"),
             rewards=_mapping(episode, "rewards"),
+            normalised=_mapping(scoring, "normalised"),
+            trained=scoring.get("trained"),
             error=f"{error.get('boundary')}: {error.get('reason')}" if error else None,
             turns=tuple(TurnSpan(turn["output"], turn["env"]) for turn in notes.get("turns", ())),
             segment=notes.get("segment", 0) + 1,

@@ -2,7 +2,8 @@
 
 A row holds every field of the sample, after a few that make it readable by itself: `task_id`,
 `visit`, `seed`, `segment` (which of its episode's `segments` it is, from 1; only the first one has
-the facts that follow), `stop_reason`, `rewards` by component, `error`, and `turns` (the text of the
+the facts that follow), `stop_reason`, raw `rewards` by component (and, where they are normalised,
+`rewards_normalised` and the combined `reward_trained`), `error`, and `turns` (the text of the
 prompt and of every turn, the model's and the environment's apart).
 """
 
@@ -104,9 +105,17 @@ def _head(sample: Sample, decode: Decode | None) -> dict[str, Any]:
         "segments": notes.segments,
         "stop_reason": notes.stop_reason,
         "rewards": {k: v if math.isfinite(v) else None for k, v in notes.rewards.items()},
+        **_trained(notes),
         "error": notes.error,
         "turns": _turn_texts(sample, notes, decode) if decode else [],
     }
+
+
+def _trained(notes: SampleNotes) -> dict[str, Any]:
+    """What is trained on in place of raw rewards, where that is something else."""
+    if notes.trained is None and not notes.normalised:
+        return {}
+    return {"rewards_normalised": dict(notes.normalised), "reward_trained": notes.trained}
 
 
 def _turn_texts(sample: Sample, notes: SampleNotes, decode: Decode) -> list[dict[str, str]]:

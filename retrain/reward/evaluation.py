@@ -3,22 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
-from retrain.errors import EpisodeFailure, RewardFailure, boundary
+from retrain.errors import EpisodeFailure, RewardFailure
+from retrain.reward.calling import Attempt, attempt, calling, checking
+from retrain.reward.chunks import calls_of
 from retrain.reward.components import ComponentKind, RewardComponent
-from retrain.threads import DaemonThreads, call, is_async
+from retrain.reward.distribution import Distribution, discounted, spread
+from retrain.reward.taking import Takes
+from retrain.reward.values import BadValue, WrongCount, finite_number, listed, reward_number
 from retrain.types import Trajectory
 
-Outcome: TypeAlias = "float | EpisodeFailure | None"
-"""A component's value for one episode, None where it does not apply, or why it has none."""
 
-_THREADS = DaemonThreads(64, "retrain-reward")
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a component gives for one episode.
+
+    Attributes:
+        value: Its value; None where it does not apply, and where it failed.
+        failure: Why it has none.
+        turns: [turns] the value of each turn, where the component has one for each.
+        retries: How often it was tried again.
+    """
+
+    value: float | None = None
+    failure: EpisodeFailure | None = None
+    turns: tuple[float, ...] = ()
+    retries: int = 0
+
+    @property
+    def reason(self) -> str:
+        """The kind of the failure: timeout, value, count or exception."""
+        if isinstance(self.failure, BadValue):
+            return "value"
+        if isinstance(self.failure, WrongCount):
+            return "count"
+        late = self.failure is not None and isinstance(self.failure.__cause__, TimeoutError)
+        return "timeout" if late else "exception"
 
 
 async def evaluate(
@@ -28,138 +53,112 @@ async def evaluate(
 
     Args:
         component: The component.
-        trajectories: The episodes; a batch function gets those that its verifiers let through.
+        trajectories: The episodes; the function gets those that its verifiers let through.
         slots: Bounds the calls that run at once.
 
     Returns:
         One outcome per episode, in order.
     """
-    verdicts = await _gather(_verdict(component, t, slots) for t in trajectories)
+    verdicts = await asyncio.gather(*(_verdict(component, t, slots) for t in trajectories))
     passed = [t for t, verdict in zip(trajectories, verdicts, strict=True) if verdict is None]
-    if is_batched(component):
-        values = iter(await _batch(component, passed, slots) if passed else [])
-    else:
-        values = iter(await _gather(_single(component, t, slots) for t in passed))
+    values = iter(await _values(component, passed, slots))
     return [next(values) if verdict is None else verdict for verdict in verdicts]
 
 
-def is_batched(component: RewardComponent) -> bool:
-    """Whether a component's function takes many episodes: its first parameter says so."""
-    if component.function is None or component.kind is not ComponentKind.ROLLOUT:
-        return False
-    return next(iter(inspect.signature(component.function).parameters), "") == "trajectories"
-
-
-async def _gather(outcomes: Any) -> list[Outcome]:
-    return list(await asyncio.gather(*outcomes))
+def recorded(
+    component: RewardComponent, value: float, outcome: Outcome, trajectory: Trajectory
+) -> tuple[float, ...]:
+    """[turns] how a component's value is put down to the turns; empty where that is not asked."""
+    how = component.distribution
+    if how is None:
+        return ()
+    if how is Distribution.OWN and outcome.turns and outcome.failure is None:
+        return outcome.turns
+    return spread(value, how, trajectory.turns, component.discount)
 
 
 async def _verdict(
     component: RewardComponent, trajectory: Trajectory, slots: asyncio.Semaphore
-) -> Outcome:
+) -> Outcome | None:
     """The penalty or a failure; None where every verifier holds."""
     for verifier in component.verifiers:
         name = getattr(verifier, "__name__", repr(verifier))
         what = f"reward {component.name}: verifier {name}"
-        try:
-            holds = await _call(component, what, slots, verifier, trajectory)
-            if not isinstance(holds, bool):
-                raise RewardFailure(f"{what} returned {holds!r}; expected True or False")
-        except EpisodeFailure as failure:
-            return failure
-        if not holds:
-            return component.verifier_penalty
+        found = await attempt(
+            component, what, slots, checking(verifier, trajectory), partial(_holds, what)
+        )
+        if found.failure is not None:
+            return Outcome(failure=found.failure, retries=found.retries)
+        if not found.value:
+            return Outcome(component.verifier_penalty, retries=found.retries)
     return None
 
 
-async def _single(
-    component: RewardComponent, trajectory: Trajectory, slots: asyncio.Semaphore
-) -> Outcome:
-    what = f"reward {component.name}"
-    try:
-        if component.kind is ComponentKind.ENVIRONMENT:
-            return math.fsum(finite_number(turn.reward, what) for turn in trajectory.turns)
-        if component.kind is ComponentKind.STEP:
-            function = _over_turns(component, trajectory)
-            values = await _call(component, what, slots, function)
-            return math.fsum(finite_number(value, what) for value in values)
-        function = partial(_function_of(component), **component.params)
-        value = await _call(component, what, slots, function, trajectory)
-        return None if value is None else finite_number(value, what)
-    except EpisodeFailure as failure:
-        return failure
-
-
-async def _batch(
-    component: RewardComponent, trajectories: list[Trajectory], slots: asyncio.Semaphore
+async def _values(
+    component: RewardComponent, trajectories: Sequence[Trajectory], slots: asyncio.Semaphore
 ) -> list[Outcome]:
+    if component.kind is ComponentKind.ENVIRONMENT:
+        return [_environment(component, trajectory) for trajectory in trajectories]
+    calls = calls_of(component, trajectories)
+    rows = await asyncio.gather(
+        *(_called(component, [trajectories[n] for n in call], slots) for call in calls)
+    )
+    found: dict[int, Outcome] = {}
+    for positions, outcomes in zip(calls, rows, strict=True):
+        found |= dict(zip(positions, outcomes, strict=True))
+    return [found[position] for position in range(len(trajectories))]
+
+
+def _environment(component: RewardComponent, trajectory: Trajectory) -> Outcome:
     what = f"reward {component.name}"
-    function = partial(_function_of(component), **component.params)
     try:
-        values = await _call(component, what, slots, function, trajectories)
-        if not isinstance(values, Sequence) or len(values) != len(trajectories):
-            raise RewardFailure(
-                f"{what} returned {_count(values)} for {len(trajectories)} episodes"
-            )
-    except EpisodeFailure as failure:
-        return [failure] * len(trajectories)
-    return [_outcome(value, what) for value in values]
-
-
-def _outcome(value: Any, what: str) -> Outcome:
-    try:
-        return None if value is None else finite_number(value, what)
+        rewards = [finite_number(turn.reward, what) for turn in trajectory.turns]
     except RewardFailure as failure:
-        return failure
+        return Outcome(failure=failure)
+    return _of_turns(component, rewards)
 
 
-def _over_turns(component: RewardComponent, trajectory: Trajectory) -> Callable[[], Any]:
-    function = partial(_function_of(component), **component.params)
-
-    async def asynchronously() -> list[Any]:
-        return [await function(turn, trajectory) for turn in trajectory.turns]
-
-    def synchronously() -> list[Any]:
-        return [function(turn, trajectory) for turn in trajectory.turns]
-
-    return asynchronously if is_async(function) else synchronously
-
-
-async def _call(
-    component: RewardComponent,
-    what: str,
-    slots: asyncio.Semaphore,
-    function: Callable[..., Any],
-    *args: Any,
-) -> Any:
-    within = partial(boundary, RewardFailure, what, timeout=component.timeout)
-    async with slots:
-        return await call(_THREADS, function, *args, within=within)
+async def _called(
+    component: RewardComponent, trajectories: Sequence[Trajectory], slots: asyncio.Semaphore
+) -> list[Outcome]:
+    """The outcomes of one call."""
+    what = f"reward {component.name}"
+    read = _reader(component, what, len(trajectories))
+    found = await attempt(component, what, slots, calling(component, trajectories), read)
+    if found.failure is not None:
+        return [Outcome(failure=found.failure, retries=found.retries) for _ in trajectories]
+    if component.takes is Takes.TURN:
+        return [_of_turns(component, found.value, found.retries)]
+    return [_outcome(component, what, value, found) for value in found.value]
 
 
-def _function_of(component: RewardComponent) -> Callable[..., Any]:
-    assert component.function is not None, "RewardComponent checks it"
-    return component.function
+def _reader(component: RewardComponent, what: str, count: int) -> Callable[[Any], Any]:
+    """Checks what one call gives; a single value is checked here, so that it can be retried."""
+    if component.takes is Takes.TURN:
+        return lambda values: [_of_turn(value, what, component.reward_key) for value in values]
+    if component.takes is Takes.EPISODE:
+        return lambda value: [reward_number(value, what, component.reward_key)]
+    return lambda values: listed(values, count, what)
 
 
-def finite_number(value: Any, what: str) -> float:
-    """Check what a reward function gave.
-
-    Args:
-        value: What it gave.
-        what: Who gave it, for the message.
-
-    Raises:
-        RewardFailure: It is no number, or not finite.
-    """
-    if not isinstance(value, Real):
-        raise RewardFailure(f"{what} returned {type(value).__name__} {value!r}; expected a number")
-    if not math.isfinite(value):
-        raise RewardFailure(f"{what} returned {value}; expected a finite number")
-    return float(value)
+def _outcome(component: RewardComponent, what: str, value: Any, found: Attempt) -> Outcome:
+    try:
+        number = reward_number(value, what, component.reward_key)
+        return Outcome(number, retries=found.retries)
+    except RewardFailure as failure:
+        return Outcome(failure=failure, retries=found.retries)
 
 
-def _count(values: Any) -> str:
-    if not isinstance(values, Sequence):
-        return f"{type(values).__name__} {values!r} instead of a list"
-    return f"{len(values)} values"
+def _of_turns(component: RewardComponent, rewards: Iterable[float], retries: int = 0) -> Outcome:
+    turns = discounted(tuple(rewards), component.discount)
+    return Outcome(math.fsum(turns), None, turns, retries)
+
+
+def _of_turn(value: Any, what: str, reward_key: str | None) -> float:
+    return finite_number(reward_number(value, what, reward_key), what)
+
+
+def _holds(what: str, holds: Any) -> bool:
+    if not isinstance(holds, bool):
+        raise BadValue(f"{what} returned {holds!r}; expected True or False")
+    return holds

@@ -19,7 +19,7 @@ pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
 from real_tokenizers import qwen_tokenizer
 
 from bridges import EnvironmentBridge, EpisodeLimits, RewardBridge
-from retrain.config.sections import RewardSetupConfig
+from retrain.config.rewards import RewardSetupConfig
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
 from retrain.environment import make_environment_factory

@@ -133,16 +133,23 @@ BRIDGES = (
     ),
     PlantedFault(
         "scores an episode's rewards without their weights",
-        "retrain/reward/calculator.py",
-        "sum(c.weight * raw[c.name]",
-        "sum(raw[c.name]",
+        "retrain/reward/combination.py",
+        "return sum(weights[name] * value",
+        "return sum(value",
         ("tests/reward/test_reward_calculator.py",),
     ),
     PlantedFault(
         "lets an invalid episode vote in its group",
         "bridges/reward.py",
-        "trajectory.reward if trajectory.valid else None for",
-        "trajectory.reward for",
+        "t.trained_reward if t.valid else None for",
+        "t.trained_reward for",
         (*_REWARDS, "tests/reward/test_reward_calculator.py"),
+    ),
+    PlantedFault(
+        "trains on raw rewards where they are to be normalised",
+        "bridges/reward.py",
+        "t.trained_reward if t.valid",
+        "t.reward if t.valid",
+        ("tests/reward/test_reward_bridge.py",),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from reward_episodes import make_episode
 
-from retrain.config.sections import RewardSetupConfig
+from retrain.config.rewards import RewardSetupConfig
 from retrain.errors import ConfigError
 from retrain.reward import OnFailure, RewardCalculator, build_reward_calculator
 from retrain.types import Action, ToolCall, Trajectory, Turn
