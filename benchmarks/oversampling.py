@@ -79,7 +79,7 @@ class Bench:
             trained=written(groups),
             episodes=sum(len(group.trajectories) for group in groups),
             wasted=wasted / engine.written,
-            restarted=sum(batch.tally.restarted for batch in loop.batches),
+            unfinished=sum(batch.tally.unfinished for batch in loop.batches),
         )
 
 
@@ -121,8 +121,8 @@ def print_table(rows: dict[str, list[Run]]) -> None:
         print(f"{name:36} {' '.join(columns)} {wasted:>8}")
     for name, runs in rows.items():
         mean = median(run.trained / run.episodes for run in runs)
-        again = median(run.restarted for run in runs)
-        print(f"{name}: {mean:.0f} tokens per trained episode, {again:g} groups begun again")
+        lost = median(run.unfinished for run in runs)
+        print(f"{name}: {mean:.0f} tokens per trained episode, {lost:g} groups given up")
 
 
 def main() -> None:

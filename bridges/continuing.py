@@ -101,8 +101,8 @@ async def resume(
 
     Returns:
         The whole episode; None where it cannot go on: the environment offers neither a snapshot
-        nor a replay, or departs from the record. It is closed then, and the episode is to be begun
-        afresh.
+        nor a replay, departs from the record, or fails on the way back. It is closed then, and the
+        episode is to be begun afresh.
     """
     recorded = RecordedEngine(engine, record)
 
@@ -114,7 +114,8 @@ async def resume(
     played = await player.run(
         task, engine=recorded, params=params, seed=seed, evaluation=evaluation, watch=watch
     )
-    return None if recorded.departed else played
+    failed = played.error is not None and recorded.repeating
+    return None if recorded.departed or failed else played
 
 
 def record_of(trajectory: Trajectory) -> EpisodeRecord:
@@ -169,8 +170,8 @@ async def _snapshot(environment: Environment, timeout: float | None) -> Any:
 def _warn_once(failure: str) -> None:
     """Warn of a failure the first time; python's own memory of warnings is lost at times."""
     warnings.warn(
-        f"rollout state: {failure}; where the environment is not replayable, its episode is kept "
-        "without a way back and begins afresh if the run is resumed from there",
+        f"rollout state: {failure}; where the environment is not replayable, its episode begins "
+        "afresh if the run is resumed from there, or where it was last recorded",
         RuntimeWarning,
         stacklevel=2,
     )

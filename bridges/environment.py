@@ -70,8 +70,8 @@ class EnvironmentBridge:
         async with boundary(EnvironmentFailure, "environment constructor"):
             environment = self.make_environment()
         async with placed(environment):
-            async with boundary(EnvironmentFailure, "tools"):
-                tools = tuple(environment.tools)
+            async with boundary(EnvironmentFailure, "tools", timeout=self.limits.step_timeout):
+                tools = tuple(await environment.discover_tools())
             async with boundary(EnvironmentFailure, "close", timeout=self.limits.step_timeout):
                 await environment.close()
         return tools

@@ -50,19 +50,21 @@ class Interrupted:
     async def save(self, written: Written) -> dict[str, Any]:
         """What is recorded of each episode now, as JSON values.
 
+        An episode that cannot be restored from where it is now (its environment takes a step, or
+        could not give its snapshot) goes back to where it was recorded before.
+
         Args:
             written: What the engine has written of a session's running turn.
-
-        Raises:
-            EnvironmentFailure: An environment could not give its snapshot.
         """
-        rows = {n: record.to_json() for n, record in self._records.items()}
-        rows |= {n: kept.to_json() for n, kept in self._over.items()}
         playing = {n: episode for n, episode in self._live.items() if n not in self._over}
+        stranded: dict[int, EpisodeRecord] = {}
         for number, episode in playing.items():
             record = await record_episode(episode, written)
             if record is not None:
-                rows[number] = record.to_json()
+                found = self._records if _has_a_way_back(episode, record) else stranded
+                found[number] = record
+        rows = {n: record.to_json() for n, record in (stranded | self._records).items()}
+        rows |= {n: kept.to_json() for n, kept in self._over.items()}
         return {str(number): row for number, row in sorted(rows.items())}
 
     def end(self, number: int, trajectory: Trajectory) -> None:
@@ -128,3 +130,8 @@ class Interrupted:
             )
 
         return play
+
+
+def _has_a_way_back(episode: Episode, record: EpisodeRecord) -> bool:
+    environment = episode.environment
+    return record.snapshot is not None or (environment is not None and environment.replayable)

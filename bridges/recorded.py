@@ -38,6 +38,7 @@ class RecordedEngine:
         self._recorded = deque(self._record.requests())
         self._waiting = self._record.waiting
         self._partial = self._record.partial
+        self._repeating = True
 
     def depart(self, why: str) -> Departed:
         """The failure that ends a repetition; the episode is to be begun afresh."""
@@ -46,8 +47,8 @@ class RecordedEngine:
 
     @property
     def repeating(self) -> bool:
-        """Whether recorded turns are still to come."""
-        return bool(self._recorded)
+        """Whether the episode has not come to where the engine is to write yet."""
+        return self._repeating
 
     def in_hand(self) -> list[Generation]:
         """The recorded beginning of the turn that is being written, where there is one."""
@@ -76,6 +77,7 @@ class RecordedEngine:
             stream, turn = self._recorded.popleft()
             self._compare(input_ids, stream)
             return _generation(turn)
+        self._repeating = False
         if self._waiting is not None:
             self._compare(input_ids, self._waiting)
         parts = self.in_hand()
@@ -150,6 +152,10 @@ class ContinuedEnvironment(Environment):
     def tools(self) -> Sequence[ToolSchema]:
         """The tools of the environment behind."""
         return self.inner.tools
+
+    async def discover_tools(self) -> Sequence[ToolSchema]:
+        """What the environment behind finds."""
+        return await self.inner.discover_tools()
 
     @property
     def rewrites_history(self) -> bool:

@@ -17,9 +17,10 @@ from retrain.errors import BackendFailure, Boundary, EpisodeError
 from retrain.pausing import Seat, deadline
 from retrain.rollout.filling import OverSampling
 from retrain.rollout.gate import GatedEngine
-from retrain.rollout.manager import Draws, RolloutManager
+from retrain.rollout.manager import RolloutManager
 from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
+from retrain.rollout.waiting import Draws
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
 from retrain.types import Group, StopReason, Trajectory

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
 from backends.trl.collecting import in_step
+from bridges import RewardBridge
 from retrain.errors import BackendFailure
 from retrain.launch import Launch
+from retrain.report.filling_metrics import filling_metrics
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.buffer_state import merge_states as merge_buffers
 from retrain.rollout.filling import Batch, OverSampling, Tally
@@ -44,7 +46,14 @@ class Filled:
 
 
 class BatchFiller:
-    """Fills one batch after the other with this process's `RolloutManager`, on the loop."""
+    """Fills one batch after the other with this process's `RolloutManager`, on the loop.
+
+    Attributes:
+        rewards: Normalises the rewards of whole batches (`RewardBridge.settle`); None where
+            nobody does.
+    """
+
+    rewards: RewardBridge | None = None
 
     def __init__(
         self,
@@ -76,16 +85,22 @@ class BatchFiller:
             RetrainError: What failed on this process, or which rank failed: nobody waits for ever.
         """
         began = time.perf_counter()
-        batch = in_step(lambda: self._loop.run(self._manager.collect()), self._launch)
+        batch = in_step(lambda: self._loop.run(self._collect()), self._launch)
         batches: list[Batch] = self._launch.gather([batch])
         groups = sorted((g for b in batches for g in b.groups), key=lambda group: group.index)
+        groups = groups if self.rewards is None else self.rewards.settle(groups)
+        played = {group.index for group in batch.groups}
         return Filled(
-            own=batch.groups,
+            own=[group for group in groups if group.index in played],
             groups=groups,
             tally=reduce(add, (other.tally for other in batches)),
             fresh=frozenset(version for other in batches for version in other.versions),
             seconds=time.perf_counter() - began,
         )
+
+    def metrics(self, filled: Filled) -> dict[str, float]:
+        """What an iteration says about how its batch was filled; see `filling_metrics`."""
+        return filling_metrics(self.how, filled.tally, filled.groups, filled.fresh)
 
     def close(self) -> None:
         """End what is half played."""
@@ -103,7 +118,12 @@ class BatchFiller:
         own = in_step(lambda: self._loop.run(self._own_state(buffer)), self._launch)
         states: list[_OwnState] = self._launch.gather([own])
         buffers, managers = zip(*states, strict=True)
-        return {"data": merge_buffers(buffers), "rollout": merge_states(managers)}
+        rewards = {} if self.rewards is None else {"rewards": self.rewards.state_dict()}
+        return {"data": merge_buffers(buffers), "rollout": merge_states(managers), **rewards}
+
+    def _collect(self) -> Coroutine[Any, Any, Batch]:
+        """Collect this process's share of the next batch."""
+        return self._manager.collect()
 
     async def _own_state(self, buffer: DataBuffer) -> _OwnState:
         """Where this process stands; a group that is drawn meanwhile is in neither part.
@@ -126,6 +146,8 @@ class BatchFiller:
             DataError: The state does not fit.
         """
         buffer.load_state_dict(state["data"])
+        if self.rewards is not None and "rewards" in state:
+            self.rewards.load_state_dict(state["rewards"])
         if "rollout" in state:
             share = share_state(state["rollout"], self._launch.processes, self._launch.rank)
             self._manager.load_state_dict(share, tasks)

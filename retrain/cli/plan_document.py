@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from retrain.cli.collecting import explained_collecting
 from retrain.cli.sizes import explained_sizes
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def _stage(found: Inspection) -> dict[str, Any]:
         "config": redact(plan.config.model_dump(mode="json")),
         "sizes": dict(plan.sizes),
         "arithmetic": explained_sizes(plan),
+        "collecting": explained_collecting(plan),
         "memory": dict(plan.memory),
         "template": _template(found),
         "preview": _preview(found),

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from retrain.cli.collecting import explained_collecting
 from retrain.cli.sizes import explained_sizes
 from retrain.report.terminal import one_line, printable
 
@@ -27,6 +28,8 @@ def print_inspection(found: Inspection, console: Console) -> None:
     if plan.command:
         _section("its command line", _command(plan), console)
     _section("sizes", _aligned(explained_sizes(plan)), console)
+    if collecting := explained_collecting(plan):
+        _section("collecting", _aligned(collecting), console)
     if plan.memory:
         _section("memory, estimated (not all parts at once)", _memory(plan), console)
     if found.template is not None:

@@ -101,6 +101,8 @@ def for_backend(config: RunConfig, name: str) -> RunConfig:
     source = config.model_dump(exclude_unset=True, exclude={"stages"})
     theirs = f"{config.algorithm.backend}_"
     hyper = source["algorithm"].get("hyperparameters", {})
+    if config.algorithm.backend == "slime" and hyper.get("slime_train_async") is True:
+        source.get("rollout", {}).pop("asynchronous", None)
     if not theirs.startswith(PREFIXES):
         hyper = {key: value for key, value in hyper.items() if not key.startswith(theirs)}
     source["algorithm"] = {**source["algorithm"], "backend": name, "hyperparameters": hyper}

@@ -110,7 +110,7 @@ class RolloutConfig(Section):
     partial: bool = Field(
         default=True,
         description="keep the groups that are half played when the batch is full, and let them go "
-        "on in the next iteration; false begins them again",
+        "on in the next iteration; false gives them up, so that long episodes are trained on less",
     )
     buffer_filter: str = Field(
         default="pop_first",
@@ -143,7 +143,7 @@ class RolloutConfig(Section):
     asynchronous: bool = Field(
         default=False,
         description="collect the next batch while this one is trained on; its weights are then at "
-        "least one update old",
+        "least one update old. slime, or TRL with trl_vllm_mode: server",
     )
     failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
     engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")

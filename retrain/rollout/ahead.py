@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
@@ -21,6 +22,9 @@ class CollectingAhead:
     the batch is given.
 
     The manager's state may be taken at any time: a batch that is collected ahead is part of it.
+
+    Attributes:
+        seconds: How long it took to collect the batch that was given last.
     """
 
     def __init__(self, manager: RolloutManager) -> None:
@@ -44,6 +48,7 @@ class CollectingAhead:
                 "weights wrote it; use importance correction instead"
             )
         self._manager = manager
+        self.seconds = self._spent = 0.0
         self._coming: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> CollectingAhead:
@@ -57,10 +62,13 @@ class CollectingAhead:
     ) -> None:
         await self.close()
 
-    async def collect(self) -> Batch:
+    async def collect(self, *, last: bool = False) -> Batch:
         """Give the batch that was collected ahead, and begin the next one.
 
         A call that is cancelled leaves the batch to the next call.
+
+        Args:
+            last: Nothing is trained on after this batch, so begin none.
 
         Raises:
             RetrainError: What `RolloutManager.collect` raises, if collecting ahead failed; what
@@ -71,8 +79,11 @@ class CollectingAhead:
             ended, self._coming = self._coming, None
             if not ended.cancelled():
                 ended.result()
+        began = time.perf_counter()
         batch = await self._manager.take_batch()
-        self._coming = asyncio.create_task(self._manager.fill(), name="collecting ahead")
+        self.seconds, self._spent = self._spent + time.perf_counter() - began, 0.0
+        if not last:
+            self._coming = asyncio.create_task(self._fill(), name="collecting ahead")
         return batch
 
     def weights_changing(self) -> AbstractAsyncContextManager[None]:
@@ -91,3 +102,10 @@ class CollectingAhead:
             ended.cancel()
             await asyncio.gather(ended, return_exceptions=True)
         await self._manager.close()
+
+    async def _fill(self) -> None:
+        began = time.perf_counter()
+        try:
+            await self._manager.fill()
+        finally:
+            self._spent += time.perf_counter() - began

@@ -13,13 +13,14 @@ from retrain.compose import episodes_of
 from retrain.engine.base import EngineCapabilities, Generation, InferenceEngine, SamplingParams
 from retrain.errors import ConfigError, RewardFailure, boundary
 from retrain.reward.advantages import group_advantages
-from retrain.reward.evaluation import finite_number
+from retrain.reward.values import finite_number
 from retrain.rollout.agents import PLAYING, THROUGH
 from retrain.rollout.ahead import CollectingAhead
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.config import RewardFn, RolloutBatch, RolloutConfig
 from retrain.rollout.gate import GatedEngine
 from retrain.rollout.manager import RolloutManager
+from retrain.rollout.partial import PartialGroup
 from retrain.rollout.playing import Visit
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
@@ -42,7 +43,7 @@ class AsyncRolloutManager:
             config: How a batch is made.
         """
         self.config = config
-        self.buffer = buffer if isinstance(buffer, DataBuffer) else _buffer(buffer)
+        self.buffer = buffer if isinstance(buffer, DataBuffer) else _buffer(buffer, config)
         self._endpoint = _Endpoint()
         self._gate = GatedEngine(self._endpoint)
         self._samples: dict[int, list[Sample]] = {}
@@ -61,8 +62,14 @@ class AsyncRolloutManager:
         await self.close()
 
     async def close(self) -> None:
-        """End what is half played."""
+        """End what is half played; the buffer has all tasks back that no batch has had."""
+        begun = {group.request.index: group for group in self._manager.partial_groups()}
         await (self._ahead or self._manager).close()
+        self.buffer.give_back(
+            begun.get(request.index) or PartialGroup(request, self._manager.updates)
+            for request in self._manager.withdraw()
+        )
+        self._samples.clear()
 
     @asynccontextmanager
     async def weights_changing(self) -> AsyncIterator[None]:
@@ -234,12 +241,12 @@ class _Endpoint:
         return self._engine
 
 
-def _buffer(prompts: Sequence[str | Task]) -> DataBuffer:
+def _buffer(prompts: Sequence[str | Task], config: RolloutConfig) -> DataBuffer:
     tasks = [
         prompt if isinstance(prompt, Task) else Task(f"prompt-{number}", prompt)
         for number, prompt in enumerate(prompts)
     ]
-    return DataBuffer(tasks, seed=0)
+    return DataBuffer(tasks, seed=0, buffer_filter=config.buffer_filter_fn)
 
 
 def _place(samples: Sequence[Sample], first: int, advantages: Sequence[float]) -> None:

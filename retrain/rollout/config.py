@@ -32,9 +32,10 @@ class RolloutConfig:
         n_samples_per_prompt: G, episodes of a group.
         over_sampling_factor: Groups in play for each one that is still missing.
         reward_fn: Rewards a sample; None keeps the rewards that `generate_fn` put there.
-        filter_fn: Which groups to keep; None keeps all. It is given a `Group`.
+        filter_fn: Which groups to keep; None keeps all. It is given a `Group`, as those in
+            `retrain.rollout.filters` are, and gives a bool or a `FilterResult`.
         buffer_filter_fn: Which half-played groups go on, and in which order.
-        partial: Whether half-played groups go on in the next batch.
+        partial: Whether half-played groups go on in the next batch; False gives them up.
         max_staleness: Weight updates that a group may have seen since it was begun; None is any
             number.
         max_refills: Groups that one batch may drop, as a multiple of `batch_size`.

@@ -33,7 +33,7 @@ class OverSampling:
         fallback: Where more are dropped: fill the batch with the latest of them instead of ending
             the run.
         partial: Whether groups that are half played when the batch is full go on in the next
-            iteration; False begins them again.
+            iteration; False gives them up, and counts them.
         mask_stale: Whether tokens of older weights are not trained on. A group that waits finished
             has no others, so it is begun again.
     """
@@ -69,7 +69,8 @@ class Tally:
     Attributes:
         dropped: How many groups the filter dropped, by reason.
         fallback: How many groups of the batch the filter refused, and were taken all the same.
-        restarted: How many groups were begun again, as too stale or as none may go on.
+        unfinished: How many groups were given up half played, as none may go on.
+        restarted: How many groups were begun again, as too stale.
         replaced: How many visits failed and gave way to another task.
         continued: How many episodes went on from where a restart had interrupted them.
         carried: How many groups are left half played, or finished and not needed yet.
@@ -77,6 +78,7 @@ class Tally:
 
     dropped: Mapping[str, int] = field(default_factory=dict)
     fallback: int = 0
+    unfinished: int = 0
     restarted: int = 0
     replaced: int = 0
     continued: int = 0
@@ -86,6 +88,7 @@ class Tally:
         return Tally(
             dict(Counter(self.dropped) + Counter(other.dropped)),
             self.fallback + other.fallback,
+            self.unfinished + other.unfinished,
             self.restarted + other.restarted,
             self.replaced + other.replaced,
             self.continued + other.continued,
@@ -128,7 +131,7 @@ class Filling:
         self._versions: dict[str, None] = {}
         self.kept: list[Finished] = []
         self.dropped: Counter[str] = Counter()
-        self.restarted = self.replaced = self.continued = 0
+        self.unfinished = self.restarted = self.replaced = self.continued = 0
 
     @property
     def missing(self) -> int:
@@ -185,6 +188,7 @@ class Filling:
     def count(self, tally: Tally) -> None:
         """Count what became of groups before a restart."""
         self.dropped += Counter(tally.dropped)
+        self.unfinished += tally.unfinished
         self.restarted += tally.restarted
         self.replaced += tally.replaced
         self.continued += tally.continued
@@ -193,6 +197,7 @@ class Filling:
         """What became of groups that are in no place any more."""
         return Tally(
             dropped=dict(+self.dropped),
+            unfinished=self.unfinished,
             restarted=self.restarted,
             replaced=self.replaced,
             continued=self.continued,

@@ -19,7 +19,7 @@ class PartialGroup:
 
     Attributes:
         request: What it plays.
-        begun: The iteration in which it was begun.
+        begun: How often the weights had changed when it was begun.
         tokens: How many tokens are written.
         weight_versions: The weights that wrote them, oldest first.
     """
@@ -74,7 +74,7 @@ def pop_first(groups: Sequence[PartialGroup], count: int) -> Sequence[PartialGro
 
 @BUFFER_FILTERS.register("oldest_first")
 def oldest_first(groups: Sequence[PartialGroup], count: int) -> Sequence[PartialGroup]:
-    """Those of the earliest iteration first, so that none grows stale."""
+    """Those that were begun first, so that none grows stale."""
     return sorted(groups, key=lambda group: (group.begun, group.request.index))[:count]
 
 
@@ -86,7 +86,7 @@ def longest_partial_first(groups: Sequence[PartialGroup], count: int) -> Sequenc
 
 @BUFFER_FILTERS.register("freshest_weights")
 def freshest_weights(groups: Sequence[PartialGroup], count: int) -> Sequence[PartialGroup]:
-    """Those of the latest iteration first, so that tokens are least off policy."""
+    """Those that were begun last, so that tokens are least off policy."""
     return sorted(groups, key=lambda group: (-group.begun, group.request.index))[:count]
 
 

@@ -31,6 +31,7 @@ def test_a_plan_shows_what_will_happen_and_writes_nothing(workspace: Workspace) 
     )
     assert "4 = rollout_batch_size 2 x n_samples_per_prompt 2" in shown["sizes"]
     assert "1 = 4 rollouts / 4 per optimizer step" in shown["sizes"]
+    assert shown["collecting"] == "groups in play  2 = rollout_batch_size, all waited for\n\n"
     assert "stop tokens: 2 '<|im_end|>'" in shown["chat template"]
     assert shown["what cannot be honoured, and warnings"].strip() == "none"
     assert not workspace.output.exists()
@@ -62,6 +63,7 @@ def test_a_plan_as_json_is_one_document(workspace: Workspace) -> None:
     assert stage["entry"] == "trl.GRPOTrainer"
     assert stage["arguments"]["num_generations"] == 2
     assert stage["sizes"]["rollouts_per_iteration"] == 4
+    assert stage["collecting"] == {"groups in play": "2 = rollout_batch_size, all waited for"}
     assert stage["template"]["stop_tokens"] == [{"id": 2, "text": "<|im_end|>"}]
     (sample,) = stage["preview"]["samples"]
     assert len(sample["loss_mask"]) == len(sample["response_ids"])

@@ -9,6 +9,7 @@ from typing import Any
 import executor_worlds
 import pytest
 from executed_episodes import make_pool, requests, rollouts
+from test_saved_after_death import holding_engine
 
 from bridges import EnvironmentBridge
 from bridges.continuing import record_episode, resume
@@ -63,6 +64,7 @@ async def test_half_played_groups_go_on_after_a_restart_on_any_executor(
 ) -> None:
     path, asked = f"executor_worlds:{world}", requests(12)
     tasks = {request.task.id: request.task for request in asked}
+    held = {request.task.id for request in DataBuffer([*tasks.values()], seed=1).draw(4)[2:]}
     whole = rollouts(renderer, make_environment_factory(path))
     whole.engine = slow_engine()
     expected = {g.task.id: replies(g) for g in await whole.collect(asked)}
@@ -71,7 +73,7 @@ async def test_half_played_groups_go_on_after_a_restart_on_any_executor(
         """Some batches in a process of their own, as far as the environments are concerned."""
         pool = make_pool(path, workers=2)
         bridge = rollouts(renderer, pool.make if executor == "process" else pool.here)
-        bridge.engine = slow_engine()
+        bridge.engine = slow_engine() if state else holding_engine(held, asyncio.Event())
         buffer = DataBuffer([*tasks.values()], seed=1)
         try:
             async with bridge.managed(buffer, OverSampling(2, 2.0)) as manager:

@@ -67,7 +67,7 @@ def test_every_way_accounts_for_each_task_and_token(modules: Any, bench: Any) ->
     runs = {way.name: bench.play(way, 0, 0.001) for way in modules.oversampling.ways(2.0)}
     plain, thrown, cached, overlapping, _ = runs.values()
     assert plain.wasted == cached.wasted == overlapping.wasted == 0
-    assert thrown.wasted > 0 and thrown.restarted > 0
+    assert thrown.wasted > 0 and thrown.unfinished > 0
     assert cached.throughput > plain.throughput
     assert overlapping.seconds < plain.seconds
     assert {run.episodes for run in runs.values()} == {3 * 2 * 4}
@@ -80,14 +80,14 @@ def test_a_run_is_the_same_every_time(modules: Any, bench: Any) -> None:
 
 
 def test_a_token_that_was_written_twice_is_found(modules: Any) -> None:
-    turn = SimpleNamespace(output_ids=(1, 2, 3))
+    turn, tally = SimpleNamespace(output_ids=(1, 2, 3)), SimpleNamespace(unfinished=0)
     group = SimpleNamespace(
         trajectories=[SimpleNamespace(turns=[turn])], task=SimpleNamespace(id="a"), visit=0
     )
     empty = SimpleNamespace(
         requests=list, state_dict=lambda: {"finished": []}, partial_groups=tuple
     )
-    account, batch = modules.filled_batches.account, SimpleNamespace(groups=[group])
+    account, batch = modules.filled_batches.account, SimpleNamespace(groups=[group], tally=tally)
     drawn = SimpleNamespace(drawn=1)
     assert account([batch], empty, drawn, SimpleNamespace(written=5)) == 2
     with pytest.raises(AssertionError, match="that nobody wrote"):

@@ -44,8 +44,15 @@ def made(config: Any, *, refill: bool = True, **hyper: Any) -> RunConfig:
     return made
 
 
+def account_of(run: Path) -> Account:
+    checkpoint = newest_checkpoint(run / "checkpoints")
+    assert checkpoint is not None
+    state = checkpoint.state
+    return Account.of(run, checkpoint.step, state["data"], state["rollout"])
+
+
 def require_conserved(run: Path, iterations: int, batch: int = 3) -> Account:
-    account = Account.of(run)
+    account = account_of(run)
     assert account.iterations == iterations
     account.require_balanced(batch)
     return account
@@ -88,7 +95,7 @@ def killed(config: Any, tmp_path: Path, kills: int) -> list[Account]:
         process = start(path, resume=(run / "config.yaml").exists(), errors=errors)
         kill_at_random(process, lambda known=before: trained(run) > known, rng, errors)
         if newest_checkpoint(run / "checkpoints") is not None:
-            accounts.append(Account.of(run))
+            accounts.append(account_of(run))
             accounts[-1].require_balanced(batch=3)
         print(f"kill {kill + 1} after iteration {trained(run)}, begun after {before}", flush=True)
     last = trained(run) + 2

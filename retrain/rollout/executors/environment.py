@@ -101,6 +101,16 @@ class RemoteEnvironment(PlacedEnvironment):
             await self._crew.queue.take_back(self._seat)
             self._playing = True
 
+    async def discover_tools(self) -> Sequence[ToolSchema]:
+        """The tools that the environment discovers.
+
+        Raises:
+            EnvironmentFailure: It cannot say.
+            WorkerLost: The worker ended.
+        """
+        tools: Sequence[ToolSchema] = tuple((await self._ask("discover"))["discovered"])
+        return tools
+
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.
 

@@ -46,8 +46,9 @@ class _Seated:
 class EnvironmentHost:
     """Makes environments and calls them, as the messages of an executor ask.
 
-    A message names a call (`begin`, `make`, `reset`, `step`, `final_reward`, `snapshot`, `restore`,
-    `close`, `linger`, `cancel`), the session that it belongs to, and what the call takes.
+    A message names a call (`begin`, `make`, `discover`, `reset`, `step`, `final_reward`,
+    `snapshot`, `restore`, `close`, `linger`, `cancel`), the session that it belongs to, and what
+    the call takes.
     """
 
     def __init__(self) -> None:
@@ -107,6 +108,10 @@ class EnvironmentHost:
         seated = self._seated[asked["session"]] = _Seated(environment)
         declared = {name: bool(getattr(environment, name)) for name in DECLARED}
         return {"declared": declared, **(await _first_news(seated))}
+
+    async def _discover(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        environment = self._seated[asked["session"]].environment
+        return {"discovered": plain(tuple(await environment.discover_tools()), "tools")}
 
     async def _reset(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         seated = self._seated[asked["session"]]
