@@ -21,6 +21,7 @@ TRAIN_METRICS: Mapping[str, str] = {
     "kl": "train/kl",
     "clip_ratio/region_mean": "train/clip_fraction",
     "logprob_abs_diff": "train/logprob_abs_diff",
+    "logprob_abs_diff_current": "train/logprob_abs_diff_current",
 }
 """TRL's log names to ours."""
 

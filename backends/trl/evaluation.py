@@ -25,7 +25,7 @@ class HeldOutEvaluation:
         data_format: DataFormatBridge,
         recorder: Recorder,
         *,
-        weights: Callable[[str], AbstractContextManager[None]],
+        weights: Callable[[], AbstractContextManager[None]],
         interval: int | None,
         last: int,
     ) -> None:
@@ -36,7 +36,7 @@ class HeldOutEvaluation:
             collector: Plays and scores, with the evaluation's sampling.
             data_format: Turns episodes into samples, for the run folder.
             recorder: Records them.
-            weights: Entered with the weight version while an evaluation lasts.
+            weights: Entered while an evaluation lasts, for the trainer's present weights.
             interval: Iterations between evaluations; None evaluates before and after the run only.
             last: The run's last iteration.
         """
@@ -58,7 +58,7 @@ class HeldOutEvaluation:
         """Evaluate now; iteration 0 is before training."""
         if not self._requests:
             return
-        with self._weights(f"eval-{iteration}"):
+        with self._weights():
             collected = self._collector.collect(self._requests)
         samples = [
             sample

@@ -11,9 +11,8 @@ from bridges import DataFormatBridge
 from bridges.data_format import Fresh
 from retrain.errors import BackendFailure
 from retrain.launch import Launch
-from retrain.report.filling_metrics import filling_metrics
 from retrain.sample import Sample
-from retrain.types import Group
+from retrain.types import Group, Trajectory
 
 OnGroups = Callable[[int, Sequence[Group], Sequence[Sample], float, Mapping[str, float]], None]
 """Takes the trainer's step, the groups, their rows, the seconds that they took and the metrics of
@@ -25,6 +24,11 @@ class RolloutFeed:
 
     The order of tasks is ours; the prompts that TRL passes are placeholders, of which only the
     number counts. One row is one episode. Groups never straddle processes.
+
+    Attributes:
+        rows: [B] what this process's last batch gave to TRL.
+        current: [B, T] 1 on their tokens that the weights of that step wrote; T is a row's own
+            response length.
     """
 
     def __init__(
@@ -33,7 +37,7 @@ class RolloutFeed:
         data_format: DataFormatBridge,
         launch: Launch,
         *,
-        weights: Callable[[str], AbstractContextManager[None]],
+        weights: Callable[[], AbstractContextManager[None]],
         on_groups: OnGroups,
     ) -> None:
         """Make a feed.
@@ -42,7 +46,7 @@ class RolloutFeed:
             batches: Fills the batches.
             data_format: Turns episodes into samples.
             launch: Which process this is.
-            weights: Entered with the weight version while a batch is filled.
+            weights: Entered while a batch is filled, for the trainer's present weights.
             on_groups: Told what all processes collected, before it is trained on; the first
                 process only.
         """
@@ -52,6 +56,7 @@ class RolloutFeed:
         self._weights = weights
         self._on_groups = on_groups
         self.rows: list[Sample] = []
+        self.current: list[list[int]] = []
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Fill the batch of one iteration.
@@ -65,14 +70,15 @@ class RolloutFeed:
         """
         self._batches.require_count(len(prompts))
         step = trainer.state.global_step
-        with self._weights(str(step)):
+        with self._weights():
             filled = self._batches.fill()
         fresh = filled.fresh if self._batches.how.mask_stale else None
         self.rows = self._rows(filled.own, fresh)
+        episodes = (t for group in filled.own for t in group.trajectories)
+        self.current = [written_by(str(step), episode) for episode in episodes]
         if self._launch.first:
             rows = self._rows(filled.groups, fresh)
-            how, tally = self._batches.how, filled.tally
-            extra = filling_metrics(how, tally, filled.groups, filled.fresh)
+            extra = self._batches.metrics(filled)
             self._on_groups(step, filled.groups, rows, filled.seconds, extra)
         return as_columns(self.rows)
 
@@ -88,6 +94,16 @@ class RolloutFeed:
                     "row per episode (rendering.history: keep never opens a second segment)"
                 )
         return [slot[0] for slot in slots]
+
+
+def written_by(version: str, episode: Trajectory) -> list[int]:
+    """[T] 1 on the tokens of a response that a weight version wrote, 0 on all others."""
+    mask: list[int] = []
+    for turn in episode.turns:
+        for count, wrote in turn.spans:
+            mask += [int(wrote == version)] * count
+        mask += [0] * len(turn.env_ids)
+    return mask or [0]
 
 
 def as_columns(rows: Sequence[Sample]) -> dict[str, list[Any]]:

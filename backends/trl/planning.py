@@ -10,6 +10,7 @@ from typing import Any
 
 from backends.base import Plan, Problem, Severity
 from backends.trl.adapters import adapter_problems
+from backends.trl.ahead_planning import asynchronous_refusals
 from backends.trl.arguments import grpo_arguments, sft_arguments
 from backends.trl.launching import launch_problems, share_of
 from backends.trl.memory import estimate
@@ -24,7 +25,6 @@ from backends.trl.outline import ModelOutline, ReadOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
 from backends.trl.vllm_planning import (
     HINT,
-    SERVER,
     uses_vllm,
     vllm_arguments,
     vllm_problems,
@@ -190,10 +190,7 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
             and config.algorithm.name != "sft",
             HINT if name == "vllm" else _OTHER_ENGINE,
         ),
-        "rollout.asynchronous": (
-            config.asynchronous,
-            _asynchronous(options),
-        ),
+        **asynchronous_refusals(config, options),
         f"{_HYPER}.kl_estimator": (
             hyper.kl_coef > 0 and hyper.kl_estimator != "k3",
             f"TRL's loss has k3 only, not {hyper.kl_estimator}; use k3",
@@ -206,21 +203,6 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
     found = [Problem(key, message) for key, (wrong, message) in refused.items() if wrong]
     fault = _model_fault(Path(config.model.name_or_path))
     return [*found, Problem("model.name_or_path", fault)] if fault else found
-
-
-def _asynchronous(options: Mapping[str, Any]) -> str:
-    """Why the next batch cannot be collected while TRL trains on this one."""
-    use = "use false, or backend: slime"
-    if uses_vllm(options) and options.get("vllm_mode") == SERVER:
-        return (
-            "TRL collects a batch and trains on it in turn, with a vLLM server too: it would take "
-            "a trainer that suspends the server's turns before each update of the weights, and "
-            f"checkpoints that hold a batch collected ahead; {use}"
-        )
-    return (
-        "TRL collects a batch and trains on it in turn, and the engine writes with the weights "
-        f"and the device that are trained on meanwhile; {use}"
-    )
 
 
 def _model_fault(folder: Path) -> str | None:

@@ -84,6 +84,8 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
             plan, composition, model, tokenizer, recorder, interrupt, checkpoint, launch
         )
         trainer = _train(session, tasks, demonstrations)
+        for line in composition.rewards.calculator.summaries():
+            recorder.note(line)
     result = _result(plan, trainer, recorder)
     launch.barrier()
     return result

@@ -73,6 +73,7 @@ class BridgedGRPOTrainer(GRPOTrainer):
         output["advantages"] = advantages
         output["old_per_token_logps"] = engine_BT
         output["retrain_row"] = torch.arange(len(rows), device=device)
+        output["retrain_current"] = pad_rows(self._feed.current, width).bool().to(device)
         if self._truncated_importance:
             trainer_BT = self._trainer_logps(output)
             weights_BT = (trainer_BT - engine_BT).exp().clamp(max=TIS_CLIP)
@@ -140,12 +141,26 @@ class BridgedGRPOTrainer(GRPOTrainer):
         loss: torch.Tensor = super()._compute_loss(model, inputs)
         if self._last_logps_BT is not None and self._is_on_policy():
             gap_BT = (self._last_logps_BT - inputs["sampling_per_token_logps"]).abs()
-            mask_BT = _trained_mask(inputs).bool()
-            if mask_BT.any():
-                gap = gap_BT[mask_BT].mean().item()
-                self._weights.measured(gap)
-                self._metrics["train"]["logprob_abs_diff"].append(gap)
+            self._measure(gap_BT, _trained_mask(inputs).bool(), inputs["retrain_current"])
         return loss
+
+    def _measure(
+        self, gap_BT: torch.Tensor, trained_BT: torch.Tensor, current_BT: torch.Tensor
+    ) -> None:
+        """Compare with the engine: all trained tokens, and those that the present weights wrote."""
+        if not trained_BT.any():
+            return
+        gap = gap_BT[trained_BT].mean().item()
+        self._metrics["train"]["logprob_abs_diff"].append(gap)
+        current_BT = trained_BT & current_BT
+        if torch.equal(current_BT, trained_BT):
+            self._weights.measured(gap)
+            return
+        self._weights.drifted(gap)
+        if current_BT.any():
+            own = gap_BT[current_BT].mean().item()
+            self._weights.measured(own)
+            self._metrics["train"]["logprob_abs_diff_current"].append(own)
 
     def _is_on_policy(self) -> bool:
         """Whether the weights are still those that sampled the batch."""

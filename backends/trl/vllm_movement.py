@@ -44,7 +44,7 @@ class WeightMovement:
         self._answer = given
 
     def measured(self, gap: float) -> None:
-        """Take mean |train - rollout logprob| in nats of on-policy tokens.
+        """Take mean |train - rollout logprob| in nats of tokens that the present weights wrote.
 
         Raises:
             BackendFailure: The engine does not generate with the trainer's weights.
@@ -57,7 +57,15 @@ class WeightMovement:
             )
         if not self._still:
             self._fresh = max(self._fresh, gap)
-        elif gap > max(STALE, GROWTH * self._fresh):
+        self.drifted(gap)
+
+    def drifted(self, gap: float) -> None:
+        """Take mean |train - rollout logprob| in nats of tokens of which older weights wrote some.
+
+        Raises:
+            BackendFailure: The weights do not move.
+        """
+        if self._still and gap > max(STALE, GROWTH * self._fresh):
             raise BackendFailure(
                 f"{self._engine}: the weights do not move: after {self._still} syncs it still "
                 f"answers a probe as before, while its logprobs went from {self._fresh:.3g} to "

@@ -50,6 +50,11 @@ class VLLMWeights(ABC):
         """See `WeightKeeper`."""
         self._trainer = trainer
 
+    @property
+    def due(self) -> bool:
+        """See `WeightKeeper`."""
+        return bool(self._trainer.state.global_step != self._trainer._last_loaded_step)
+
     def sync(self) -> None:
         """See `WeightKeeper`.
 
@@ -57,7 +62,7 @@ class VLLMWeights(ABC):
             RetrainError: What failed on this process, or which rank failed.
         """
         trainer = self._trainer
-        if trainer.state.global_step == trainer._last_loaded_step:
+        if not self.due:
             return
         self._launch.agree(self._failure(self._require_ready))
         failure = self._failure(self._send)
@@ -67,17 +72,21 @@ class VLLMWeights(ABC):
         trainer._last_loaded_step = trainer.state.global_step
 
     @contextmanager
-    def current(self, version: str) -> Iterator[None]:
+    def current(self) -> Iterator[None]:
         """See `WeightKeeper`."""
         self.sync()
         with self._awake():
-            self._engine.weights_changed(version)
+            self._engine.weights_changed(str(self._trainer.state.global_step))
             self._launch.agree(self._failure(self._probe))
             yield
 
     def measured(self, gap: float) -> None:
         """See `WeightKeeper`."""
         self._movement.measured(gap)
+
+    def drifted(self, gap: float) -> None:
+        """See `WeightKeeper`."""
+        self._movement.drifted(gap)
 
     @property
     def _sharded(self) -> bool:

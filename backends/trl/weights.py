@@ -22,6 +22,11 @@ class WeightKeeper(Protocol):
         """Take the trainer, once it is made."""
         ...
 
+    @property
+    def due(self) -> bool:
+        """Whether the engine has other weights than the trainer."""
+        ...
+
     def sync(self) -> None:
         """Bring the trainer's weights to the engine, where they have changed since.
 
@@ -29,12 +34,16 @@ class WeightKeeper(Protocol):
         """
         ...
 
-    def current(self, version: str) -> AbstractContextManager[None]:
-        """Generate with the trainer's weights while the context lasts."""
+    def current(self) -> AbstractContextManager[None]:
+        """Generate with the trainer's weights, of the step's version, while the context lasts."""
         ...
 
     def measured(self, gap: float) -> None:
-        """Take mean |train - rollout logprob| of a micro-batch that is still on-policy."""
+        """Take mean |train - rollout logprob| of tokens that the present weights wrote."""
+        ...
+
+    def drifted(self, gap: float) -> None:
+        """Take mean |train - rollout logprob| of tokens of which older weights wrote some."""
         ...
 
 
@@ -44,18 +53,28 @@ class SharedWeights:
     def __init__(self, engine: EngineInTraining) -> None:
         """Take the engine."""
         self._engine = engine
+        self._trainer: Any = None
 
     def attach(self, trainer: Any) -> None:
-        """See `WeightKeeper`: the model is known already."""
+        """See `WeightKeeper`."""
+        self._trainer = trainer
+
+    @property
+    def due(self) -> bool:
+        """See `WeightKeeper`: there is one copy."""
+        return False
 
     def sync(self) -> None:
         """See `WeightKeeper`: there is one copy."""
 
     @contextmanager
-    def current(self, version: str) -> Iterator[None]:
+    def current(self) -> Iterator[None]:
         """See `WeightKeeper`."""
-        self._engine.weights_changed(version)
+        self._engine.weights_changed(str(self._trainer.state.global_step))
         yield
 
     def measured(self, gap: float) -> None:
+        """See `WeightKeeper`: one copy cannot lag behind."""
+
+    def drifted(self, gap: float) -> None:
         """See `WeightKeeper`: one copy cannot lag behind."""

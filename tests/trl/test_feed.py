@@ -56,7 +56,7 @@ def test_another_number_of_rows_than_planned_is_refused() -> None:
         batches,
         None,  # type: ignore[arg-type]
         Launch(),
-        weights=lambda version: nullcontext(),
+        weights=nullcontext,
         on_groups=print,
     )
     with pytest.raises(BackendFailure, match=r"asked for 6 rows, .*batches of 2 groups of .* 4: 8"):

@@ -11,6 +11,7 @@ import pytest
 from backends.base import Plan
 from backends.trl import vllm_planning
 from backends.trl.backend import TRLBackend
+from retrain.config import RunConfig
 from retrain.errors import ConfigError
 
 HYPER = "algorithm.hyperparameters."
@@ -132,14 +133,32 @@ def test_rollout_engine_vllm_is_told_how_trl_gets_it(config: Any, possible: Any)
     assert not both.errors, "the same server for retrain eval"
 
 
-def test_asynchronous_is_refused_with_what_it_would_take(config: Any, possible: Any) -> None:
+def test_asynchronous_needs_a_server_with_weights_of_its_own(config: Any, possible: Any) -> None:
     sections = {"rollout": {"asynchronous": True}}
-    shared = errors(TRLBackend().plan(config(sections=sections)))["rollout.asynchronous"]
-    assert "the device that are trained on" in shared and "backend: slime" in shared
-    served = plan(config, sections=sections, trl_vllm_mode="server", trl_vllm_server_base_url=URL)
-    assert "suspends the server's turns" in errors(served)["rollout.asynchronous"]
-    colocated = plan(config, sections=sections, trl_vllm_mode="colocate")
-    assert errors(colocated)["rollout.asynchronous"] == shared
+    shared = errors(TRLBackend().plan(config(sections=sections)))
+    assert [*shared] == ["rollout.asynchronous"]
+    assert "the very weights that are trained on" in shared["rollout.asynchronous"]
+    colocated = errors(plan(config, sections=sections, trl_vllm_mode="colocate"))
+    assert [*colocated] == ["rollout.asynchronous"]
+    assert "one with the trainer's device" in colocated["rollout.asynchronous"]
+    for found in (shared, colocated):
+        assert "trl_vllm_mode: server, or asynchronous: false" in found["rollout.asynchronous"]
+    assert not plan(config, sections=sections, trl_vllm_mode="server").errors
+
+
+def test_asynchronous_masks_no_stale_tokens(config: Any, possible: Any) -> None:
+    sections = {"rollout": {"asynchronous": True, "mask_stale_tokens": True}}
+    found = errors(plan(config, sections=sections, trl_vllm_mode="server"))
+    assert [*found] == ["rollout.mask_stale_tokens"]
+    assert "would mask nearly every token" in found["rollout.mask_stale_tokens"]
+
+
+def test_a_stage_that_collects_nothing_does_not_mind_asynchronous(config: Any) -> None:
+    rollout = {"asynchronous": True, "mask_stale_tokens": True}
+    algorithm = {"name": "sft", "hyperparameters": {"num_iterations": 3}}
+    base = config().model_dump(mode="json", exclude_unset=True)
+    made = RunConfig.model_validate({**base, "rollout": rollout, "algorithm": algorithm})
+    assert not errors(TRLBackend().plan(made))
 
 
 @pytest.mark.parametrize("sharding", ["fsdp", "zero3"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,51 +9,23 @@ from typing import Any
 import pytest
 import torch
 from gloo_weights import send_over_gloo
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm_checks import check_that_weights_follow, vllm_config
-from vllm_training_server import Served, TrainingServer
+from vllm_training_server import Start, server_options, serving
 
 from backends.trl import vllm_weights
 from retrain.engine import vllm_engine
-from retrain.engine.transformers_engine import TransformersEngine
 from retrain.errors import RetrainError
 from retrain.training import train
 
 pytestmark = pytest.mark.slow
-
-Start = Callable[..., TrainingServer]
 
 
 @pytest.fixture
 def start(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts servers of the model that is trained."""
     send_over_gloo(monkeypatch)
-    torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(model_dir)
-    model = AutoModelForCausalLM.from_pretrained(model_dir)
-    engine = TransformersEngine(model, max_slots=8, max_seq_len=512, eviction_grace=0.0)
-    servers = []
-
-    def make(**options: Any) -> TrainingServer:
-        servers.append(TrainingServer(Served(str(model_dir), model, tokenizer, engine), **options))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.kill()
-    engine.close()
-
-
-def options(server: TrainingServer) -> dict[str, Any]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return {
-        "trl_vllm_mode": "server",
-        "trl_vllm_server_base_url": server.url,
-        "trl_vllm_server_timeout": 1.0,
-        "trl_vllm_group_port": port,
-    }
+    with serving(model_dir) as make:
+        yield make
 
 
 def test_the_server_generates_with_the_weights_that_are_trained(
@@ -63,7 +34,7 @@ def test_the_server_generates_with_the_weights_that_are_trained(
     server = start()
     server.held = 2
     before = {name: p.clone() for name, p in server.served.model.named_parameters()}
-    check_that_weights_follow(config, spy, **options(server))
+    check_that_weights_follow(config, spy, **server_options(server))
     trained = dict(spy.trainers[0].model.named_parameters())
     for name, parameter in server.served.model.named_parameters():
         assert torch.equal(parameter, trained[name])
@@ -77,14 +48,14 @@ def test_the_server_generates_with_the_weights_that_are_trained(
 def test_truncated_importance_sampling_recomputes_the_old_logprobs(
     config: Any, spy: Any, start: Start
 ) -> None:
-    check_that_weights_follow(config, spy, importance_correction="tis", **options(start()))
+    check_that_weights_follow(config, spy, importance_correction="tis", **server_options(start()))
 
 
 def test_weights_that_do_not_move_end_the_run(config: Any, start: Start) -> None:
     server = start()
     server.deaf = True
     with pytest.raises(RetrainError, match=r"the weights do not move: after \d syncs"):
-        train(vllm_config(config, learning_rate=5e-4, **options(server)))
+        train(vllm_config(config, learning_rate=5e-4, **server_options(server)))
 
 
 def test_another_model_on_the_server_ends_the_run(config: Any, start: Start) -> None:
@@ -94,7 +65,7 @@ def test_another_model_on_the_server_ends_the_run(config: Any, start: Start) -> 
         for parameter in server.served.model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     with pytest.raises(RetrainError, match=r"does not generate with the trainer's weights"):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))
 
 
 def test_another_vocabulary_is_refused_before_a_weight_is_sent(
@@ -103,7 +74,7 @@ def test_another_vocabulary_is_refused_before_a_weight_is_sent(
     server = start()
     monkeypatch.setattr(server.served, "encode", lambda text: [1, 2, 3], raising=False)
     with pytest.raises(RetrainError, match="another vocabulary"):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))
     assert not server.calls("/init_weight_transfer_engine")
 
 
@@ -129,7 +100,7 @@ def test_answers_that_cannot_be_trained_on_end_the_run(
     server.faults.extend([fault] * 200)
     sections = {"rollout": {"engine_retries": 0}}
     with pytest.raises(RetrainError, match=message):
-        train(vllm_config(config, sections=sections, **options(server)))
+        train(vllm_config(config, sections=sections, **server_options(server)))
 
 
 def test_a_server_that_dies_ends_the_run_with_its_name(
@@ -145,7 +116,7 @@ def test_a_server_that_dies_ends_the_run_with_its_name(
 
     monkeypatch.setattr(vllm_weights.ServerWeights, "_require_ready", dying)
     with pytest.raises(RetrainError, match=rf"GET {server.url}/health: Client"):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))
 
 
 def test_no_server_is_told_with_the_command_that_starts_one(config: Any, start: Start) -> None:
@@ -154,13 +125,13 @@ def test_no_server_is_told_with_the_command_that_starts_one(config: Any, start: 
     with pytest.raises(
         RetrainError, match=r"no vLLM server came up within 1 s .*vllm serve .*--weight-transfer"
     ):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))
 
 
 def test_a_server_without_weight_transfer_is_told_by_trl(config: Any, start: Start) -> None:
     server = start(transfer=False)
     with pytest.raises(RetrainError, match=r"TRL: RuntimeError: .* has no weight-transfer engine"):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))
 
 
 def test_a_prefix_cache_that_stays_ends_the_run(
@@ -170,4 +141,4 @@ def test_a_prefix_cache_that_stays_ends_the_run(
     server.held = 10**6
     monkeypatch.setattr(vllm_engine, "_FORGET_SECONDS", 0.3)
     with pytest.raises(RetrainError, match="still holds the KV cache of older weights"):
-        train(vllm_config(config, **options(server)))
+        train(vllm_config(config, **server_options(server)))

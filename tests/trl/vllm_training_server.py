@@ -7,7 +7,10 @@ over gloo (see `gloo_weights`).
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,14 @@ import torch
 from gloo_weights import GlooGroup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.append(str(Path(__file__).parents[1] / "engine" / "http_engines"))
 
 from served_model import Served
 from vllm_server import VLLMServer
+
+from retrain.engine.transformers_engine import TransformersEngine
 
 
 class TrainingServer(VLLMServer):
@@ -94,3 +100,40 @@ class TrainingServer(VLLMServer):
         for name, dtype, shape in described:
             self._staged[name] = torch.empty(shape, dtype=getattr(torch, dtype))
             self._group.broadcast(self._staged[name], 0)
+
+
+Start = Callable[..., TrainingServer]
+
+
+@contextmanager
+def serving(model_dir: Path, kind: type[TrainingServer] = TrainingServer) -> Iterator[Start]:
+    """A function that starts servers of a model of their own, which is read from `model_dir`."""
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    model = AutoModelForCausalLM.from_pretrained(model_dir)
+    engine = TransformersEngine(model, max_slots=8, max_seq_len=512, eviction_grace=0.0)
+    servers: list[TrainingServer] = []
+
+    def make(**options: Any) -> TrainingServer:
+        servers.append(kind(Served(str(model_dir), model, tokenizer, engine), **options))
+        return servers[-1]
+
+    try:
+        yield make
+    finally:
+        for server in servers:
+            server.kill()
+        engine.close()
+
+
+def server_options(server: TrainingServer) -> dict[str, Any]:
+    """The hyperparameters of a run that trains with `server`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "trl_vllm_mode": "server",
+        "trl_vllm_server_base_url": server.url,
+        "trl_vllm_server_timeout": 1.0,
+        "trl_vllm_group_port": port,
+    }

@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import psutil
+import pytest
 
 from retrain.config import load_config
 from retrain.training import train
@@ -27,19 +28,24 @@ MOST_CPU_SECONDS = 240.0
 a run that waits for nothing at all meets the test's own timeout."""
 
 
-def start(config: Path, *, resume: bool, errors: Path) -> BaseProcess:
-    """Begin a run; what it says goes to `errors`."""
+def start(config: Path, *, resume: bool, errors: Path, gloo: bool = False) -> BaseProcess:
+    """Begin a run; what it says goes to `errors`. With `gloo`, it sends weights to a server so."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
-    process = context.Process(target=_train, args=(config, resume, errors))
+    process = context.Process(target=_train, args=(config, resume, errors, gloo))
     process.start()
     return process
 
 
-def _train(config: Path, resume: bool, errors: Path) -> None:
+def _train(config: Path, resume: bool, errors: Path, gloo: bool) -> None:
     with errors.open("wb") as stream:
         os.dup2(stream.fileno(), 2)
-    train(load_config(config), resume=resume)
+    with pytest.MonkeyPatch.context() as patch:
+        if gloo:
+            from gloo_weights import send_over_gloo  # TRL, which is loaded in this process alone
+
+            send_over_gloo(patch)
+        train(load_config(config), resume=resume)
 
 
 def wait_until(progress: Callable[[], bool], process: BaseProcess, errors: Path) -> None:
