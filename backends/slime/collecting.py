@@ -10,7 +10,7 @@ from backends.slime.drawing import Drawing, group_samples
 from backends.slime.engine import Answers
 from backends.slime.framework import framework
 from backends.slime.nesting import evenly_nested
-from backends.slime.samples import answers_to, fill
+from backends.slime.samples import answers_to, fill, keyed
 from bridges.data_format import Fresh
 from retrain.report.batch_metrics import batch_metrics
 from retrain.report.filling_metrics import filling_metrics
@@ -64,6 +64,7 @@ async def collect(context: Context, args: Any, rollout_id: int, source: Any) -> 
     except BaseException:
         await _end(context)
         raise
+    batch = replace(batch, groups=tuple(context.composition.rewards.settle(batch.groups)))
     samples = _fill(context, args, collecting, batch)
     context.watch.check(rollout_id, batch.versions, args)
     _tidy(collecting, batch)
@@ -161,12 +162,12 @@ def _fill_group(
         fill(target, slot, answers_to(trajectory, collecting.answers), args)
         for target, slot, trajectory in rows
     ]
-    return [_trainable(item) for item in filled]
+    return [_trainable(item, args) for item in filled]
 
 
-def _trainable(item: Any) -> Any:
+def _trainable(item: Any, args: Any) -> Any:
     """An aborted episode keeps its slot: nobody would play it again, and slime needs a number."""
     for sample in item if isinstance(item, list) else [item]:
         if sample.reward is None:
-            sample.reward = 0.0
+            sample.reward = keyed(args, 0.0)
     return item

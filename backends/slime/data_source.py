@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backends.slime.checkpoints import data_path, read_data, run_shape, write_data
 from backends.slime.context import context_of
-from backends.slime.drawing import REQUEST, group_samples
+from backends.slime.drawing import REQUEST, group_samples, place_of
 from backends.slime.filters import take_oldest
 from backends.slime.framework import framework
+from backends.slime.handed_out import OVER, OVER_BEFORE, HandedOut, can_follow
 from backends.slime.live_episodes import BEGUN_AGAIN
 from backends.slime.samples import flat
 from retrain.compose import make_buffer
@@ -36,6 +37,7 @@ class DataSource:
 
     Attributes:
         rollout_state: The state of the `RolloutManager` that a resumed run goes on with.
+        handed_out: What slime's own manager has.
     """
 
     def __init__(self, args: Any) -> None:
@@ -66,7 +68,11 @@ class DataSource:
         """
         groups = self._take_back(num_samples)
         requests = self._buffer.draw(max(num_samples - len(groups), 0))
-        return groups + [group_samples(request, self._group_size()) for request in requests]
+        groups += [group_samples(request, self._group_size()) for request in requests]
+        if can_follow(self._context.config, self._args):
+            tasks = self._context.tasks
+            self.handed_out.give(place_of(group[0], tasks).request for group in groups)
+        return groups
 
     def add_samples(self, samples: list[list[Any]]) -> None:
         """Take groups back that were not finished.
@@ -84,6 +90,25 @@ class DataSource:
                     f"{self._group_size()}"
                 )
         self._returned += samples
+        for sample in flat(samples):
+            self.handed_out.settle([sample.group_index])
+            if sample.status.value in OVER:
+                sample.metadata[OVER_BEFORE] = True
+
+    def take_thrown_away(self, trained: Iterable[Any]) -> dict[str, float]:
+        """Take back what slime's own manager threw away in a rollout; those groups begin afresh.
+
+        Args:
+            trained: The samples of the rollout's batch.
+
+        Returns:
+            How many groups begin afresh and how many wait, as metrics; empty where none does.
+        """
+        lost = self.handed_out.thrown_away({sample.group_index for sample in flat(trained)})
+        self._begin_again(lost)
+        if not self._returned:
+            return {}
+        return {"rollout/restarted": len(lost), "rollout/carried": len(self._returned)}
 
     def position(self) -> dict[str, Any]:
         """Where the draws stand now, as JSON values."""
@@ -91,7 +116,8 @@ class DataSource:
             {"index": group[0].group_index, **group[0].metadata[REQUEST]}
             for group in self._returned
         ]
-        return {"buffer": self._buffer.state_dict(), "returned": returned}
+        rewards = self._context.composition.rewards.state_dict()
+        return {"buffer": self._buffer.state_dict(), "returned": returned, "rewards": rewards}
 
     def snapshot(
         self,
@@ -156,7 +182,9 @@ class DataSource:
         self._buffer = make_buffer(context.config, tuple(context.tasks.values()))
         self._returned: list[list[Any]] = []
         self._snapshots: dict[int, dict[str, Any]] = {}
+        self.handed_out = HandedOut()
         self.rollout_state: Mapping[str, Any] | None = None
+        context.composition.rewards.forget()
 
     def _begin_where_another_run_stood(self) -> None:
         run_dir = self._context.run_dir
@@ -168,13 +196,18 @@ class DataSource:
         """Unfinished groups are played anew, since their worlds are gone."""
         self._buffer.load_state_dict(state["buffer"])
         self.rollout_state = state.get("rollout")
-        requests = [
+        if "rewards" in state:
+            self._context.composition.rewards.load_state_dict(state["rewards"])
+        self._begin_again(
             GroupRequest(row["index"], self._context.tasks[row["task"]], row["visit"])
             for row in state["returned"]
-        ]
-        self._returned = [group_samples(request, self._group_size()) for request in requests]
-        for sample in flat(self._returned):
+        )
+
+    def _begin_again(self, requests: Iterable[GroupRequest]) -> None:
+        groups = [group_samples(request, self._group_size()) for request in requests]
+        for sample in flat(groups):
             sample.metadata[BEGUN_AGAIN] = True
+        self._returned += groups
 
     def _take_back(self, count: int) -> list[list[Any]]:
         if not self._returned or not count:

@@ -43,7 +43,7 @@ def filter_group(args: Any, samples: Iterable[Any]) -> Any:
     """
     context = context_of(args)
     if context.filter is None:
-        return _rewards_differ(args, samples)
+        return _noted(context, samples, _rewards_differ(args, samples))
     return _judged(context, args, context.filter, samples)
 
 
@@ -94,11 +94,19 @@ def _judged(context: Context, args: Any, filter_: GroupFilter, samples: Iterable
     """Ask a filter; slime calls from its own loop and does not wait, so another thread does."""
     group = _group(context, args, samples)
     result = _thread().submit(asyncio.run, judge(filter_, group)).result()
-    return framework().filter_output(
+    output = framework().filter_output(
         keep=result.keep,
         reason=result.reason or None,
         keep_when_insufficient=context.config.rollout.filter_fallback,
     )
+    return _noted(context, samples, output)
+
+
+def _noted(context: Context, samples: Iterable[Any], output: Any) -> Any:
+    """Tell our data source of a group that is dropped: it is not to begin again."""
+    if not output.keep and context.data_source is not None:
+        context.data_source.handed_out.settle(sample.group_index for sample in flat(samples))
+    return output
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 from backends.slime.context import Context
 from backends.slime.drawing import place_of
 from backends.slime.engine import SlimeSampling
+from backends.slime.handed_out import OVER
 from backends.slime.interruption import InterruptibleEngine
 from backends.slime.live_episodes import LiveEpisode
 from backends.slime.nesting import as_list
@@ -17,8 +18,7 @@ from bridges import EnvironmentBridge, RolloutBridge
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import SamplingParams
 from retrain.seeds import EpisodeSeed
-
-_OVER = ("completed", "truncated")
+from retrain.types import Trajectory
 
 
 async def generate_episode(
@@ -40,13 +40,14 @@ async def generate_episode(
         evaluation: Whether the episode is held out.
 
     Returns:
-        The sample, filled and with its reward; a list of samples where the configuration lets an
+        The sample, filled and with its reward, which is None where a function scores whole groups:
+        slime then asks for it with `--group-rm`. A list of samples where the configuration lets an
         episode have several segments. An aborted one has reward None. A failed one trains nothing.
 
     Raises:
         RetrainError: A failure whose policy is to raise.
     """
-    if sample.status.value in _OVER:
+    if sample.status.value in OVER:
         return [sample] if context.segmented else sample
     live = context.live.take(sample)
     if live is None:
@@ -57,12 +58,23 @@ async def generate_episode(
     if played is None:
         await context.live.keep(sample, live)
         return _fill_so_far(context, args, sample, live)
-    (scored,) = await context.composition.rewards.score([played])
+    scored, later = await _scored(context, played)
     samples = context.composition.data_format.to_samples(scored)
     filled = fill(sample, samples, answers_to(scored, live.answers), args)
+    for sibling in flat([filled]) if later else ():
+        sibling.reward = None
     if _partial(args) and args.mask_offpolicy_in_partial_rollout:
         _mask_stale(filled, live.stale)
     return as_list(filled) if context.segmented else filled
+
+
+async def _scored(context: Context, played: Trajectory) -> tuple[Trajectory, bool]:
+    """The episode with its reward, and whether that is to come with its group's (`--group-rm`)."""
+    rewards = context.composition.rewards
+    if rewards.calculator.needs_groups:
+        return replace(played, reward=0.0, witness=None), True
+    (scored,) = await rewards.score([played])
+    return scored, False
 
 
 def _begin(

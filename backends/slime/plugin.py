@@ -20,6 +20,7 @@ from backends.slime.filters import dropped_by_slime, filter_group, take_oldest
 from backends.slime.generating import generate_episode
 from backends.slime.rewards import advantages, score
 from backends.slime.rollout_checks import check_rollout
+from backends.slime.trained_votes import settle
 from retrain.report.filling_metrics import only_filling
 
 __all__ = [
@@ -77,12 +78,12 @@ def sft_rollout(args: Any, rollout_id: int, data_source: Any, evaluation: bool =
 
 async def reward(args: Any, sample: Any, **kwargs: Any) -> Any:
     """`--custom-rm-path`: score one sample, or a list of them. See `rewards.score`."""
-    return await score(context_of(args), sample)
+    return await score(context_of(args), args, sample)
 
 
 async def group_reward(args: Any, samples: Sequence[Any], **kwargs: Any) -> list[Any]:
     """`--custom-rm-path` with `--group-rm`: score a group. See `rewards.score`."""
-    rewards: list[Any] = await score(context_of(args), list(samples))
+    rewards: list[Any] = await score(context_of(args), args, list(samples))
     return rewards
 
 
@@ -112,9 +113,9 @@ def log_rollout(
 ) -> bool:
     """`--custom-rollout-log-function-path`: write the rollout into the run folder.
 
-    It also ends a rollout that slime's own collector filled: the data source's state is taken, and
-    weights that did not move, or too many failures, stop the run. After the last rollout, episodes
-    that are still suspended end.
+    It also ends a rollout that slime's own collector filled: groups that it threw away are taken
+    back, the data source's state is taken, and weights that did not move, or too many failures,
+    stop the run. After the last rollout, episodes that are still suspended end.
 
     Returns:
         False: slime goes on to log its own figures, under its own names.
@@ -125,14 +126,19 @@ def log_rollout(
     context = context_of(args)
     owner = context.config.rollout.owner
     source = context.data_source
+    carried: Mapping[str, float] = {}
+    if owner == "slime":
+        settle(context, args, samples)
     if source is not None and (owner == "slime" or not source.remembers(rollout_id)):
+        carried = source.take_thrown_away(samples)
         source.snapshot(rollout_id)
     if context.config.algorithm.name == "sft":
         return False
     if context.log is not None:
         _, values = advantages(context, args, samples)
         metrics = rollout_extra_metrics or {}
-        extra = {**dropped_by_slime(metrics), **only_filling(metrics)}
+        asked = context.composition.rewards.calculator.measured()
+        extra = {**dropped_by_slime(metrics), **only_filling(metrics), **carried, **asked}
         context.log.train(rollout_id, samples, values, rollout_time, extra)
     if owner == "slime":
         check_rollout(context, args, rollout_id, samples)

@@ -101,6 +101,13 @@ def _require_checkouts(plan: Plan) -> None:
     find_checkouts(plan.config)
 
 
+def _wait_for_left_over(environment: Mapping[str, str]) -> None:
+    from backends.slime.laptop.environment import marks_of
+    from backends.slime.laptop.processes import wait_for_left_over
+
+    wait_for_left_over(marks_of(environment))
+
+
 def _start_on_laptop(launch: SlimeLaunch, follower: MetricsFollower) -> str | None:
     from backends.slime.laptop.running import run_on_laptop
 
@@ -112,6 +119,8 @@ def _run(plan: Plan, start: Start, environment: Mapping[str, str], *, resume: bo
     interrupted = False
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder.create(plan.config.output_dir, resume=resume))
+        if resume and plan.config.slime_laptop is not None:
+            _wait_for_left_over(environment)
         done = _prepare(plan, folder, resume=resume)
         follower = stack.enter_context(_showing(plan, folder, done))
         log = stack.enter_context(_logging(plan, folder))

@@ -40,7 +40,7 @@ def trl_rows(config: RunConfig) -> list[tuple[Any, ...]]:
             BatchFiller(manager, how, hyper.n_samples_per_prompt, loop, Launch()),
             composition.data_format,
             Launch(),
-            weights=lambda version: contextlib.nullcontext(),
+            weights=contextlib.nullcontext,
             on_groups=lambda *groups: None,
         )
         prompts = [""] * (hyper.rollout_batch_size * hyper.n_samples_per_prompt)

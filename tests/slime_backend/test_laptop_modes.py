@@ -38,14 +38,17 @@ def asynchronous(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> 
 
 @pytest.fixture(scope="module")
 def partial(tmp_path_factory: pytest.TempPathFactory, demo_model: Path) -> Loop:
-    """Twice as many groups as a batch needs are begun; slime aborts the rest."""
+    """Twice as many groups as a batch needs are begun; slime aborts the rest.
+
+    Groups have four episodes each; six are played at a time, so some always play when it does.
+    """
     options = {"slime_partial_rollout": True, "slime_over_sampling_batch_size": 8}
     return train(
         laptop_config(
             tmp_path_factory.mktemp("partial") / "run",
             demo_model,
             {**options, "num_iterations": 3},
-            rollout={"owner": "slime"},
+            rollout={"owner": "slime", "concurrency": 6},
         )
     )
 
@@ -109,16 +112,19 @@ def test_the_asynchronous_loop_is_one_update_behind(asynchronous: Loop) -> None:
 
 def test_episodes_that_slime_aborts_go_on_under_the_new_weights(partial: Loop) -> None:
     assert trained(partial) == [1, 2, 3]
-    went_on = 0
+    went_on, begun_again = 0, set()
     for iteration in (1, 2, 3):
         groups = groups_of(partial, iteration)
         assert len(groups) == 4
         assert all(len(tasks) == 4 and len({*tasks}) == 1 for tasks in groups.values())
         for row in partial.samples(iteration):
             assert row["status"] in ("completed", "truncated")
-            assert BEGUN_AGAIN not in row["metadata"], "its live episode was there"
             versions = [int(version) for version in row["weight_versions"]]
             assert versions == sorted(versions)
             went_on += len({*versions}) > 1
+            if BEGUN_AGAIN in row["metadata"]:
+                begun_again.add(row["group_index"])
     assert went_on > 0, "some were written by several weights"
+    thrown_away = sum(row.get("rollout/restarted", 0) for row in partial.rows)
+    assert len(begun_again) <= thrown_away, "where slime kept a group, its live episodes were there"
     assert partial.left == []

@@ -13,6 +13,7 @@ import pytest
 
 from backends.slime.laptop import processes
 from backends.slime.laptop.processes import child
+from retrain.errors import BackendFailure
 
 ROOT = Path(__file__).parents[2]
 
@@ -105,6 +106,35 @@ def test_what_a_child_leaves_has_ended_when_it_returns(
         left = int(process.stdout.readline())
         assert os.getsid(left) == process.pid, "like a worker of Ray's: its own group, our session"
     assert not running(left)
+
+
+def test_a_resumed_run_waits_for_what_a_killed_one_left(tmp_path: Path) -> None:
+    variables = {"OF_THE_RUN": str(tmp_path), "SLIME_ACCELERATOR": "cpu"}
+    ended = tmp_path / "ended"
+    code = "import sys, time; time.sleep(1); open(sys.argv[1], 'w').write('')"
+    command = [sys.executable, "-c", code, str(ended)]
+    left = subprocess.Popen(command, env={**os.environ, **variables})
+    other = subprocess.Popen(["sleep", "600"], env={**os.environ, "SLIME_ACCELERATOR": "cpu"})
+    try:
+        processes.wait_for_left_over(variables)
+        assert ended.exists()
+        assert other.poll() is None, "another run's"
+    finally:
+        other.kill()
+        other.wait()
+        left.wait()
+
+
+def test_what_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE", -processes.SETTLE - processes._KILL)
+    variables = {"OF_THE_RUN": str(tmp_path)}
+    left = subprocess.Popen(["sleep", "600"], env={**os.environ, **variables})
+    try:
+        with pytest.raises(BackendFailure, match=f"still running: {left.pid}; end them"):
+            processes.wait_for_left_over(variables)
+    finally:
+        left.kill()
+        left.wait()
 
 
 def running(pid: int) -> bool:

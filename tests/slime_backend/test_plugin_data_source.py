@@ -9,6 +9,7 @@ import pytest
 
 from backends.slime import plugin
 from backends.slime.context import context_of
+from backends.slime.live_episodes import BEGUN_AGAIN
 from retrain.errors import ConfigError, DataError
 from retrain.rollout.buffer import DataBuffer
 
@@ -145,3 +146,59 @@ def test_without_a_run_folder_nothing_can_be_saved() -> None:
     source.snapshot(0)
     with pytest.raises(ConfigError, match="retrain_run_dir is not set"):
         source.save(0)
+
+
+SLIMES = "slime.rollout.sglang_rollout.generate_rollout"
+OWNER = {"sections": {"rollout": {"owner": "slime"}}}
+
+
+def marks(groups: list[list[Any]]) -> list[set[bool]]:
+    return [{BEGUN_AGAIN in sample.metadata for sample in group} for group in groups]
+
+
+def test_what_slimes_collector_throws_away_begins_afresh_and_survives_a_resume(
+    slime_config: Any, slime_args: Any
+) -> None:
+    args = slime_args(slime_config(**OWNER), rollout_function_path=SLIMES)
+    source = plugin.DataSource(args)
+    trained, dropped, aborted, *lost = source.get_samples(5)
+    for sample in dropped:
+        sample.reward = 1.0
+    assert not plugin.dynamic_filter(args, dropped).keep, "its rewards are all the same"
+    source.add_samples([aborted])
+    plugin.log_rollout(0, args, trained, {}, 1.0)
+    source.save(0)
+    resumed = plugin.DataSource(args)
+    resumed.load(0)
+    for goes_on in (source, resumed):
+        again = goes_on.get_samples(4)
+        assert drawn(again) == drawn([aborted, *lost, *fresh(args, 6)[5:]])
+        assert marks(again)[1:] == [{True}, {True}, {False}]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rollout_function_path": "another.collector"},
+        {"rollout_function_path": SLIMES, "dynamic_sampling_filter_path": "another.filter"},
+    ],
+)
+def test_what_others_collect_or_drop_is_left_to_them(
+    slime_config: Any, slime_args: Any, options: dict[str, str]
+) -> None:
+    args = slime_args(slime_config(**OWNER), **options)
+    source = plugin.DataSource(args)
+    trained, _ = source.get_samples(2)
+    plugin.log_rollout(0, args, trained, {}, 1.0)
+    assert drawn(source.get_samples(1)) == drawn(fresh(args, 3)[2:])
+
+
+def test_how_many_groups_begin_afresh_stands_in_the_run_folder(
+    slime_config: Any, slime_args: Any
+) -> None:
+    args = slime_args(slime_config(**OWNER), rollout_function_path=SLIMES)
+    source = plugin.DataSource(args)
+    trained, aborted, _ = source.get_samples(3)
+    source.add_samples([aborted])
+    assert source.take_thrown_away(trained) == {"rollout/restarted": 1, "rollout/carried": 2}
+    assert source.take_thrown_away([]) == {"rollout/restarted": 0, "rollout/carried": 2}

@@ -86,3 +86,16 @@ def test_rollouts_that_slimes_collector_filled_are_checked_by_the_log(
         plugin.log_rollout(rollout_id, args, samples, {}, 1.0)
     with pytest.raises(BackendFailure, match="weight version 0, as in rollout 1"):
         plugin.log_rollout(2, args, samples, {}, 1.0)
+
+
+def test_groups_that_were_over_when_they_were_given_back_are_no_evidence(
+    slime_config: Any, slime_args: Any, router_args: Any
+) -> None:
+    rollout = {"engine": "plugin_world:scripted", "owner": "slime"}
+    config = slime_config(sections={"rollout": rollout})
+    plain = slime_args(config)
+    groups = plugin.generate_rollout(plain, 0, plugin.DataSource(plain)).samples
+    args = router_args(config)
+    plugin.DataSource(args).add_samples(groups)
+    for rollout_id in range(4):
+        plugin.log_rollout(rollout_id, args, list(flat(groups)), {}, 1.0)

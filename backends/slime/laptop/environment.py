@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from backends.slime.handover import ENVIRONMENT_VARIABLE
 from backends.slime.job_environment import python_path
 from backends.slime.laptop.checkouts import Checkouts
 from backends.slime.launch_spec import SlimeLaunch
@@ -22,6 +24,16 @@ _TOLD = {
 }
 """Ray finds the GPU that it is told of; torch's compiler stays out, for what it is to compile are
 kernels for one."""
+
+
+def marks_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which the processes of one laptop run are known from all others.
+
+    Args:
+        environment: What the run's processes are told of the run.
+    """
+    mark = {ENVIRONMENT_VARIABLE: environment[ENVIRONMENT_VARIABLE]}
+    return {**mark, "SLIME_ACCELERATOR": _TOLD["SLIME_ACCELERATOR"]}
 
 
 def laptop_environment(launch: SlimeLaunch, checkouts: Checkouts) -> dict[str, str]:

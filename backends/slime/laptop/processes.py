@@ -14,6 +14,7 @@ from typing import IO
 import psutil
 
 from backends.slime.laptop.leash import GRACE
+from retrain.errors import BackendFailure
 
 SETTLE = 10.0
 """Seconds that what a child leaves, such as a worker of its Ray, may take to end by itself."""
@@ -61,6 +62,36 @@ def child(
         yield process
     finally:
         _end(process)
+
+
+def wait_for_left_over(variables: Mapping[str, str]) -> None:
+    """Wait for what a run left behind that was killed: it ends by itself, and may write until then.
+
+    Args:
+        variables: What stands in the environment of that run's processes, and of no others.
+
+    Raises:
+        BackendFailure: Something of it does not end.
+    """
+    deadline = time.monotonic() + GRACE + SETTLE + _KILL
+    while left := _having(variables):
+        if time.monotonic() > deadline:
+            raise BackendFailure(
+                f"processes of this run that were started before are still running: "
+                f"{', '.join(map(str, left))}; end them (kill -9) and resume again"
+            )
+        time.sleep(_POLL)
+
+
+def _having(variables: Mapping[str, str]) -> list[int]:
+    """The other processes of this user that have these variables."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            has = variables.items() <= process.environ().items()
+            if has and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
 
 
 def _end(process: subprocess.Popen[str]) -> None:
