@@ -9,6 +9,9 @@ messages and is given the tokens of both prompt and answer, so it has nothing to
 With `--server` both ask one server, a process of its own, over HTTP, each through its own client:
 ours SGLang's /generate, theirs the OpenAI client's chat completions. The client counts then.
 
+Memory is what the process holds at most, so this runs on Linux. A process needs a file for each
+episode then, and raises its own bound as far as the system lets it (`ulimit -Hn`).
+
 Each side runs in a process of its own, in turns; `--verifiers` names a Python in whose environment
 verifiers is installed (`pip install "verifiers<0.2"`: release 0.4 has no such loop).
 
@@ -40,7 +43,7 @@ class Cost:
 
     Attributes:
         us_per_turn: Microseconds of CPU time.
-        peak_bytes: Most bytes in use at a time, beyond those before.
+        peak_bytes: What the process held at most, beyond what it held before the episodes.
     """
 
     us_per_turn: float

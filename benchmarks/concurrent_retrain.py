@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from bridge_overhead import load_tokenizer
-from concurrent_side import ANSWER, PROMPT, Play, Work, measure
+from concurrent_side import ANSWER, CONNECT_SECONDS, PROMPT, Play, Work, measure
 
 from bridges import EnvironmentBridge, EpisodeLimits
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
+from retrain.engine.http_client import HttpSettings
 from retrain.engine.sglang_engine import SGLangEngine
 from retrain.environment.base import Environment
 from retrain.rendering import load_renderer
@@ -79,10 +80,15 @@ class Engine:
         """Nothing is kept that could be freed."""
 
 
+def _over_http(url: str) -> SGLangEngine:
+    patient = HttpSettings(timeout=CONNECT_SECONDS, connect_timeout=CONNECT_SECONDS)
+    return SGLangEngine(url, settings=patient)
+
+
 @asynccontextmanager
 async def players(work: Work) -> AsyncIterator[Play]:
     """One bridge and one engine for all episodes, as a run has them."""
-    engine: Any = SGLangEngine(work.url) if work.url else Engine(work)
+    engine: Any = _over_http(work.url) if work.url else Engine(work)
     bridge = EnvironmentBridge(renderer, lambda: Dialog(work), EpisodeLimits(UNBOUNDED))
 
     async def play(number: int) -> Trajectory:

@@ -11,7 +11,7 @@ import sys
 from functools import cache
 
 import uvicorn
-from concurrent_side import completion, prompt_tokens
+from concurrent_side import allow_connections, completion, prompt_tokens
 from scripted_sglang import app
 from starlette.requests import Request
 from starlette.responses import Response
@@ -34,6 +34,7 @@ def chat_route(tokens: int) -> Route:
 
 def main() -> None:
     """Serve what standard input describes."""
+    allow_connections()
     answer = json.loads(sys.stdin.readline())
     listening = socket.create_server(("127.0.0.1", 0), backlog=8192)
     port = listening.getsockname()[1]

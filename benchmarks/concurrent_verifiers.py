@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import verifiers as vf
-from concurrent_side import PROMPT, Play, Work, completion, measure, prompt_tokens
+from concurrent_side import CONNECT_SECONDS, PROMPT, Play, Work, completion, measure, prompt_tokens
 from datasets import Dataset
 from openai.types.chat import ChatCompletion
 from verifiers.clients import OpenAIChatCompletionsClient
@@ -51,7 +51,11 @@ async def players(work: Work) -> AsyncIterator[Play]:
     environment.work = work
     network: Any = SimpleNamespace(chat=SimpleNamespace(completions=Completions(work)))
     client = OpenAIChatCompletionsClient(
-        ClientConfig(api_base_url=f"{work.url}/v1", api_key_var="OPENAI_API_KEY")
+        ClientConfig(
+            api_base_url=f"{work.url}/v1",
+            api_key_var="OPENAI_API_KEY",
+            connect_timeout=CONNECT_SECONDS,
+        )
         if work.url
         else network
     )
