@@ -17,6 +17,18 @@ from retrain.signatures import check_config
 ENVIRONMENTS: Registry[Callable[..., Any]] = Registry("environment", "retrain.environments")
 ENVIRONMENTS.add_lazy("calculator", "retrain.environment.calculator:CalculatorEnvironment")
 ENVIRONMENTS.add_lazy("tools", "retrain.environment.tool_environment:ToolEnvironment")
+ENVIRONMENTS.add_lazy("mcp", "retrain.environment.mcp.environment:MCPEnvironment")
+for _name, _target in (
+    ("function", "function:FunctionEnvironment"),
+    ("gem", "gem:GemEnvironment"),
+    ("gymnasium", "gymnasium:GymnasiumEnvironment"),
+    ("openenv", "openenv:OpenEnvEnvironment"),
+    ("reasoning_gym", "reasoning_gym:ReasoningGymEnvironment"),
+    ("skyrl_gym", "skyrl_gym:SkyRLGymEnvironment"),
+    ("textarena", "textarena:TextArenaEnvironment"),
+    ("verifiers", "verifiers:VerifiersEnvironment"),
+):
+    ENVIRONMENTS.add_lazy(_name, f"retrain.environment.adapters.{_target}")
 
 
 @dataclass(frozen=True, slots=True)
