@@ -198,7 +198,8 @@ def _shorten(value: Any) -> str:
 def _field(argument: Argument) -> tuple[Any, Any]:
     default = ... if argument.required else argument.default
     hint = portable(argument.hint)
-    return hint, Field(default, alias=argument.name, description=argument.description)
+    described = {} if argument.description is None else {"description": argument.description}
+    return hint, Field(default, alias=argument.name, **described)
 
 
 def _initialisers(cls: type) -> list[Callable[..., Any]]:

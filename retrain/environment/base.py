@@ -61,6 +61,13 @@ class Environment(ABC):
         """What reward functions that take `environments` are given."""
         return self
 
+    async def discover_tools(self) -> Sequence[ToolSchema]:
+        """The tools where no episode is played, for demonstrations.
+
+        Override it where `tools` are known only once something has been connected.
+        """
+        return self.tools
+
     @abstractmethod
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.

@@ -12,6 +12,8 @@ from typing import Any
 Schema = dict[str, Any]
 
 _BY_NAME = ("properties", "$defs")
+_DROPPED = ("title", "discriminator")
+"""A discriminator points at definitions, which stand in place here."""
 
 
 def shorten_schema(schema: Mapping[str, Any]) -> Schema:
@@ -53,7 +55,9 @@ def _entry(key: str, value: Any, definitions: Mapping[str, Schema]) -> Any:
 
 
 def _kept(key: str, node: Schema) -> bool:
-    return not (key == "title" or (key == "additionalProperties" and node[key] is False))
+    if key == "additionalProperties":
+        return node[key] is not False
+    return key not in _DROPPED
 
 
 def _optional(node: Schema) -> Schema:

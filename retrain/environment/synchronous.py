@@ -65,6 +65,14 @@ class AdaptedEnvironment(Environment):
         """What the adapted object says; False where it says nothing."""
         return bool(getattr(self.inner, "replayable", False))
 
+    async def discover_tools(self) -> Sequence[ToolSchema]:
+        """What the adapted object discovers; its `tools` where it discovers nothing."""
+        discover = getattr(self.inner, "discover_tools", None)
+        found: Sequence[ToolSchema] = (
+            self.tools if discover is None else await self._call("discover_tools", discover)
+        )
+        return found
+
     async def snapshot(self) -> Any:
         """What the adapted object gives; None where it has no `snapshot`."""
         take = getattr(self.inner, "snapshot", None)

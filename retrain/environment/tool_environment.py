@@ -6,9 +6,13 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
+from retrain.environment.answer_checks import AnswerCheck
 from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.tool_calls import cut_text, run_calls
+from retrain.environment.tool_errors import ToolErrors
+from retrain.environment.toolbox import Toolbox
 from retrain.environment.tools import Tool
 from retrain.errors import ConfigError
 from retrain.registry import load_object
@@ -22,16 +26,24 @@ class ToolEnvironment(Environment):
 
     An action without a tool call ends the episode, and `score` rates it. One that the limit on a
     turn's length cut before any call is no answer: it ends the episode as truncated. Subclasses add
-    `@tool` methods and override `score`; `self.task` and `self.seed` are this episode's.
+    `@tool` methods and override `score`; `self.task` and `self.seed` are this episode's. A task
+    whose metadata has a list of names under `tools` offers only these.
 
     Args:
         tools: Tools besides the class's own `@tool` methods: functions, or their import paths.
         max_turns: Most actions of an episode; None for no limit. The last one is answered, and
             then the episode is truncated.
+        max_tool_calls: Most tool calls of an episode; further ones are not run, and the model is
+            told so. None for no limit.
         system_prompt: A system message before the task's messages, unless they begin with one.
         tool_timeout: Seconds after which a tool without a limit of its own counts as hung; None
             waits for ever.
         max_parallel_calls: Most calls of one action that run at once.
+        max_result_chars: Most characters of a result that the model reads; the rest is cut, and
+            the cut is marked. None for no limit.
+        tool_errors: What the model reads of an exception that a tool raises; see `ToolErrors`.
+        check_answer: Rewards 1.0 where the final answer is the task's label; see `AnswerCheck`.
+            None leaves it to `score` and to reward functions.
 
     Raises:
         ConfigError: A number is not positive, two tools have one name, or a tool cannot be
@@ -46,28 +58,48 @@ class ToolEnvironment(Environment):
         tools: Sequence[Tool | Callable[..., Any] | str] = (),
         *,
         max_turns: int | None = None,
+        max_tool_calls: int | None = None,
         system_prompt: str | None = None,
         tool_timeout: float | None = 30.0,
         max_parallel_calls: int = 8,
+        max_result_chars: int | None = 20_000,
+        tool_errors: Literal["message", "type", "fail"] = "message",
+        check_answer: Literal["number", "exact", "contains"] | None = None,
     ) -> None:
         _require_positive(
-            max_turns=max_turns, tool_timeout=tool_timeout, max_parallel_calls=max_parallel_calls
+            max_turns=max_turns,
+            max_tool_calls=max_tool_calls,
+            tool_timeout=tool_timeout,
+            max_parallel_calls=max_parallel_calls,
+            max_result_chars=max_result_chars,
         )
         self.max_turns = max_turns
+        self.max_tool_calls = max_tool_calls
         self.system_prompt = system_prompt
         self.tool_timeout = tool_timeout
-        self._toolbox = _by_name([*_own_tools(self), *map(_as_tool, tools)])
+        self.max_result_chars = max_result_chars
+        self.tool_errors = ToolErrors(tool_errors)
+        self.check_answer = None if check_answer is None else AnswerCheck(check_answer)
+        self.toolbox = Toolbox([*_own_tools(self), *map(_as_tool, tools)])
+        self._offered = self.toolbox
         self._slots = asyncio.Semaphore(max_parallel_calls)
-        self._turns = 0
+        self._turns = self._calls = 0
 
     @property
     def tools(self) -> Sequence[ToolSchema]:
-        """The tools' JSON schemas, the class's own first."""
-        return tuple(tool.schema for tool in self._toolbox.values())
+        """The tools' JSON schemas, the class's own first; those of the task after `reset`."""
+        return self._offered.schemas
 
     async def reset(self, task: Task, seed: int) -> Observation:
-        """Begin an episode with the task's messages."""
-        self.task, self.seed, self._turns = task, seed, 0
+        """Begin an episode with the task's messages.
+
+        Raises:
+            ValueError: The task names a tool that there is not, or has no label to check against.
+        """
+        self.task, self.seed, self._turns, self._calls = task, seed, 0, 0
+        self._offered = self.toolbox.chosen_for(task)
+        if self.check_answer is not None:
+            self.check_answer.labels_of(task)
         messages = task.messages
         if self.system_prompt is not None and messages[:1] and messages[0].role != "system":
             messages = (Message("system", self.system_prompt), *messages)
@@ -87,7 +119,7 @@ class ToolEnvironment(Environment):
         return StepResult(observation, reward, truncated=True, info=info)
 
     async def score(self, action: Action) -> Score:
-        """Rate the episode once, at its end; override it.
+        """Rate the episode once, at its end; override it where `check_answer` is not enough.
 
         Args:
             action: The final answer, where `action.final` is True. Otherwise the episode was cut
@@ -97,7 +129,10 @@ class ToolEnvironment(Environment):
         Returns:
             The reward, or the reward and an info of JSON values; "success" in it becomes a metric.
         """
-        return 0.0
+        if self.check_answer is None:
+            return 0.0
+        success = action.final and self.check_answer.right(action.text, self.task)
+        return float(success), {"success": success}
 
     async def run_tool(self, call: ToolCall) -> str:
         """Run one call; override it to watch, change or refuse calls.
@@ -108,32 +143,43 @@ class ToolEnvironment(Environment):
         Raises:
             ToolFailure: The tool is broken.
         """
-        tool = self._toolbox.get(call.name)
+        tool = self._offered.get(call.name)
         if tool is None:
-            known = ", ".join(self._toolbox) or "none"
-            return f"Error: there is no tool {call.name!r}. Tools: {known}"
+            return f"Error: there is no tool {call.name!r}. Tools: {self._offered.names}"
         async with self._slots:
-            return await tool.run(call.arguments, timeout=self.tool_timeout)
+            return await tool.run(
+                call.arguments, timeout=self.tool_timeout, errors=self.tool_errors
+            )
 
     async def _answer(self, action: Action) -> tuple[Message, ...]:
         if action.parse_error is not None:
             text = f"Error: the tool call could not be read: {action.parse_error}"
             return (Message("user", text),)
         calls = action.tool_calls
-        texts = await asyncio.gather(*map(self.run_tool, calls), return_exceptions=True)
-        return tuple(_tool_message(call, text) for call, text in zip(calls, texts, strict=True))
+        room = len(calls) if self.max_tool_calls is None else self.max_tool_calls - self._calls
+        paid, unpaid = calls[:room], calls[room:]
+        self._calls += len(paid)
+        texts = await run_calls(paid, self.run_tool, self._serial)
+        used_up = f"Error: all {self.max_tool_calls} tool calls are used up; answer without one"
+        return tuple(
+            Message(
+                "tool",
+                cut_text(text, self.max_result_chars),
+                tool_call_id=call.id,
+                name=call.name,
+            )
+            for call, text in zip(calls, (*texts, *[used_up] * len(unpaid)), strict=True)
+        )
+
+    def _serial(self, call: ToolCall) -> bool:
+        tool = self._offered.get(call.name)
+        return tool is not None and tool.serial
 
     async def _rate(self, action: Action) -> tuple[float, Mapping[str, Any]]:
         score: Any = self.score(action)
         if inspect.isawaitable(score):
             score = await cast(Awaitable[Score], score)
         return score if isinstance(score, tuple) else (score, {})
-
-
-def _tool_message(call: ToolCall, text: str | BaseException) -> Message:
-    if isinstance(text, BaseException):
-        raise text
-    return Message("tool", text, tool_call_id=call.id, name=call.name)
 
 
 @lru_cache(maxsize=256)
@@ -146,15 +192,6 @@ def _own_tools(environment: ToolEnvironment) -> list[Tool]:
     names = [name for base in reversed(type(environment).__mro__) for name in vars(base)]
     marked = (n for n in dict.fromkeys(names) if isinstance(getattr(type(environment), n), Tool))
     return [getattr(environment, name) for name in marked]
-
-
-def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
-    named: dict[str, Tool] = {}
-    for tool in tools:
-        if tool.name in named:
-            raise ConfigError(f"two tools are named {tool.name!r}; give one @tool(name=…)")
-        named[tool.name] = tool
-    return named
 
 
 def _require_positive(**numbers: float | None) -> None:

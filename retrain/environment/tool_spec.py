@@ -82,6 +82,7 @@ def _arguments(
     function: Callable[..., Any], what: str, documented: Mapping[str, str], method: bool
 ) -> list[Argument]:
     hints = _type_hints(function, what)
+    _refuse_images(hints.get("return"), what)
     parameters = list(inspect.signature(function).parameters.values())[1 if method else 0 :]
     arguments = []
     for parameter in parameters:
@@ -99,6 +100,18 @@ def _type_hints(function: Callable[..., Any], what: str) -> dict[str, Any]:
         return typing.get_type_hints(inspect.unwrap(function), include_extras=True)
     except (NameError, TypeError, AttributeError) as error:
         raise ConfigError(f"{what}: a type hint cannot be read: {error}") from error
+
+
+def _refuse_images(hint: Any, what: str) -> None:
+    """See at start-up that no tool says that it returns images, which no reply can show."""
+    for inner in typing.get_args(hint):
+        _refuse_images(inner, what)
+    module, name = getattr(hint, "__module__", ""), getattr(hint, "__name__", "")
+    if name == "Image" and module.split(".")[0] in ("PIL", "fastmcp", "mcp"):
+        raise ConfigError(
+            f"{what}: returns an image ({module}.{name}); a tool's answer is text or JSON, since "
+            "replies show no images; return a description"
+        )
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -7,13 +7,15 @@ import contextvars
 import sys
 import threading
 import time
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from retrain.environment import ToolError, tool
-from retrain.errors import Boundary, ToolFailure
+from retrain.environment.tool_errors import ToolErrors
+from retrain.errors import Boundary, ConfigError, ToolFailure
 
 USER = contextvars.ContextVar("user", default="nobody")
 
@@ -82,17 +84,121 @@ async def test_a_tool_error_is_told_to_the_model() -> None:
     assert await fail.run({}) == "Error: not today"
 
 
-@pytest.mark.parametrize("raised", [ValueError, StopIteration, SystemExit, OSError])
-async def test_any_other_exception_fails_the_episode(raised: type[BaseException]) -> None:
+def raising(error: BaseException) -> Any:
     @tool
     def broken() -> str:
         """Break."""
-        raise raised("disk full")
+        raise error
 
-    with pytest.raises(ToolFailure, match=r"tool broken: .*disk full") as failure:
-        await broken.run({}, timeout=5)
+    return broken
+
+
+@pytest.mark.filterwarnings("ignore:tool broken raised")
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [("message", "Error: OSError: no such disk"), ("type", "Error: OSError")],
+)
+async def test_an_exception_is_told_to_the_model_in_the_detail_that_is_chosen(
+    policy: str, said: str
+) -> None:
+    assert await raising(OSError("no such disk")).run({}, errors=ToolErrors(policy)) == said
+
+
+async def test_an_exception_that_only_the_model_would_read_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"tool broken raised KeyError; .* tool_errors: fail"):
+        await raising(KeyError("x")).run({})
+
+
+async def test_an_exception_fails_the_episode_where_that_is_chosen() -> None:
+    with pytest.raises(ToolFailure, match=r"tool broken: ValueError: odd") as failure:
+        await raising(ValueError("odd")).run({}, errors=ToolErrors.FAIL)
 
     assert failure.value.boundary is Boundary.TOOL
+    told = await raising(ToolError("as meant")).run({}, errors=ToolErrors.FAIL)
+    assert told == "Error: as meant"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        ConnectionResetError("peer"),
+        TimeoutError("slow"),
+        MemoryError("full"),
+        BrokenProcessPool("died"),
+        SystemExit(3),
+        ToolFailure("tool broken: the sandbox is gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("policy", list(ToolErrors))
+async def test_a_failure_of_the_infrastructure_is_never_told_to_the_model(
+    raised: BaseException, policy: ToolErrors
+) -> None:
+    with pytest.raises(ToolFailure, match=r"^tool broken: ") as failure:
+        await raising(raised).run({}, timeout=5, errors=policy)
+
+    assert failure.value.boundary is Boundary.TOOL
+    assert type(failure.value) is ToolFailure
+
+
+async def test_a_tool_failure_that_a_tool_raises_keeps_its_words_whatever_caused_it() -> None:
+    @tool
+    def sandboxed() -> str:
+        """Run."""
+        try:
+            raise ValueError("bad page")
+        except ValueError as error:
+            raise ToolFailure("the sandbox is gone") from error
+
+    with pytest.raises(ToolFailure, match=r"^the sandbox is gone$"):
+        await sandboxed.run({})
+
+
+async def test_a_limit_of_a_tool_holds_over_all_its_callers() -> None:
+    running, most = 0, 0
+
+    @tool(limit=3)
+    async def count() -> str:
+        """Count."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return ""
+
+    await asyncio.gather(*(count.run({}) for _ in range(20)))
+
+    assert most == 3
+
+
+def test_a_limited_tool_can_be_used_from_one_event_loop_after_another() -> None:
+    @tool(limit=1)
+    async def once() -> str:
+        """Once."""
+        await asyncio.sleep(0)
+        return "done"
+
+    async def twice() -> list[str]:
+        return await asyncio.gather(once.run({}), once.run({}))
+
+    assert [asyncio.run(twice()) for _ in range(2)] == [["done", "done"]] * 2
+
+
+async def test_the_wait_for_room_does_not_count_towards_the_time_limit() -> None:
+    @tool(limit=1, timeout=2.0)
+    async def slow() -> str:
+        """Be slow."""
+        await asyncio.sleep(0.6)
+        return "done"
+
+    assert await asyncio.gather(*(slow.run({}) for _ in range(4))) == ["done"] * 4
+
+
+@pytest.mark.parametrize("option", ["timeout", "limit"])
+def test_limits_of_a_tool_must_be_positive(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"@tool: {option} must be positive: 0"):
+        tool(**{option: 0})(len)  # type: ignore[call-overload]
 
 
 async def test_a_result_that_is_no_json_fails_the_episode() -> None:

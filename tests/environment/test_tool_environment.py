@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -186,9 +187,9 @@ async def test_a_broken_tool_fails_the_step_after_all_calls_have_ended() -> None
     @tool
     def bad() -> str:
         """Bad."""
-        raise OSError("gone")
+        raise ConnectionError("gone")
 
-    with pytest.raises(ToolFailure, match=r"tool bad: OSError: gone"):
+    with pytest.raises(ToolFailure, match=r"tool bad: ConnectionError: gone"):
         await ToolEnvironment([bad, good]).step(ask(("bad", {}), ("good", {})))
 
     assert ended == [True]
@@ -235,7 +236,195 @@ def test_two_tools_of_one_name_are_refused() -> None:
         ToolEnvironment([echo, echo])
 
 
-@pytest.mark.parametrize("option", ["max_turns", "tool_timeout", "max_parallel_calls"])
+@pytest.mark.parametrize(
+    "option",
+    ["max_turns", "max_tool_calls", "tool_timeout", "max_parallel_calls", "max_result_chars"],
+)
 def test_limits_must_be_positive(option: str) -> None:
     with pytest.raises(ConfigError, match=f"{option}: must be positive"):
         ToolEnvironment(**{option: 0})
+
+
+async def test_an_exception_in_a_tool_is_an_answer_unless_it_is_to_fail() -> None:
+    @tool
+    def bad() -> str:
+        """Bad."""
+        raise LookupError("no such page")
+
+    with pytest.warns(UserWarning, match="tool bad raised LookupError"):
+        (message,) = (await ToolEnvironment([bad]).step(ask(("bad", {})))).observation.messages
+    assert message.content == "Error: LookupError: no such page"
+
+    with pytest.raises(ToolFailure, match="no such page"):
+        await ToolEnvironment([bad], tool_errors="fail").step(ask(("bad", {})))
+
+
+class Ledger(ToolEnvironment):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.busy = 0
+        self.most = 0
+
+    @tool
+    def write(self, line: str) -> str:
+        """Write a line."""
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        time.sleep(0.02 if line == "0" else 0.0)
+        self.lines.append(line)
+        self.busy -= 1
+        return f"line {len(self.lines)}"
+
+
+async def test_synchronous_methods_of_one_turn_run_in_the_order_written() -> None:
+    ledger = Ledger()
+    await ledger.reset(TASK, 0)
+
+    result = await ledger.step(ask(*(("write", {"line": str(i)}) for i in range(6))))
+
+    assert [m.content for m in result.observation.messages] == [f"line {i}" for i in range(1, 7)]
+    assert ledger.lines == list("012345")
+    assert ledger.most == 1
+
+
+async def test_no_serial_call_begins_after_one_that_failed() -> None:
+    class Chain(Ledger):
+        @tool
+        def write(self, line: str) -> str:
+            """Write a line."""
+            self.lines.append(line)
+            raise ConnectionError("the pen broke")
+
+    chain = Chain()
+    await chain.reset(TASK, 0)
+    with pytest.raises(ToolFailure, match="the pen broke"):
+        await chain.step(ask(("write", {"line": "a"}), ("write", {"line": "b"})))
+
+    assert chain.lines == ["a"]
+
+
+async def test_of_several_failures_the_first_call_is_named() -> None:
+    @tool
+    async def fail(text: str, wait: float) -> str:
+        """Fail."""
+        await asyncio.sleep(wait)
+        raise ConnectionError(text)
+
+    calls = [("fail", {"text": f"call {i}", "wait": 0.03 - 0.01 * i}) for i in range(3)]
+    with pytest.raises(ToolFailure, match="call 0"):
+        await ToolEnvironment([fail]).step(ask(*calls))
+
+
+async def test_calls_beyond_the_budget_are_not_run_and_the_model_is_told() -> None:
+    maze = Maze(max_tool_calls=3)
+    await maze.reset(TASK, 0)
+    walk = ("walk", {"direction": "east"})
+
+    first = await maze.step(ask(walk, walk))
+    second = await maze.step(ask(walk, walk))
+    third = await maze.step(ask(walk))
+
+    assert [m.content for m in first.observation.messages] == ["1 of 3", "2 of 3"]
+    used_up = "Error: all 3 tool calls are used up; answer without one"
+    assert [m.content for m in second.observation.messages] == ["3 of 3", used_up]
+    assert [m.content for m in third.observation.messages] == [used_up]
+    assert [m.tool_call_id for m in second.observation.messages] == ["c0", "c1"]
+    assert len(maze.path) == 3
+    await maze.reset(TASK, 0)
+    again = await maze.step(ask(walk))
+    assert again.observation.messages[0].content == "4 of 3"
+
+
+async def test_a_task_offers_only_the_tools_that_it_names() -> None:
+    world = ToolEnvironment([echo, shout])
+    await world.reset(Task("t", "Go.", metadata={"tools": ["shout"]}), 0)
+
+    assert [s["function"]["name"] for s in world.tools] == ["shout"]
+    (message,) = (await world.step(ask(("echo", {"text": "x"})))).observation.messages
+    assert message.content == "Error: there is no tool 'echo'. Tools: shout"
+
+    await world.reset(TASK, 0)
+    assert len(world.tools) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["shoot"], r"task 't': metadata.tools: there is no tool 'shoot'; did you mean 'shout'\?"),
+        ("shout", "task 't': metadata.tools must be a list of tool names, got 'shout'"),
+    ],
+)
+async def test_a_task_that_names_no_tool_of_the_environment_is_refused(
+    names: Any, said: str
+) -> None:
+    world = ToolEnvironment([echo, shout])
+    with pytest.raises(ValueError, match=said):
+        await world.reset(Task("t", "Go.", metadata={"tools": names}), 0)
+
+
+async def test_a_long_result_is_cut_and_the_cut_is_marked() -> None:
+    world = ToolEnvironment([echo], max_result_chars=10)
+
+    result = await world.step(ask(("echo", {"text": "x" * 25}), ("echo", {"text": "y" * 10})))
+
+    cut, whole = (message.content for message in result.observation.messages)
+    assert cut == "x" * 10 + "\n[cut: these are the first 10 of 25 characters]"
+    assert whole == "y" * 10
+
+
+@pytest.mark.parametrize(
+    ("check", "label", "answer", "right"),
+    [
+        ("number", "42", "It is 41, no, 42.0", True),
+        ("number", 42, "42 or 43", False),
+        ("exact", "Paris", " Paris\n", True),
+        ("exact", "Paris", "paris", False),
+        ("contains", "Paris", "it is PARIS, I think", True),
+        ("contains", ["Rome", "Paris"], "Paris", True),
+        ("contains", ["Rome", "Paris"], "Oslo", False),
+    ],
+)
+async def test_an_answer_is_compared_with_the_label(
+    check: str, label: Any, answer: str, right: bool
+) -> None:
+    world = make_environment_factory("tools", {"check_answer": check})()
+    await world.reset(Task("t", "Go.", label), 0)
+
+    result = await world.step(Action(answer))
+
+    assert (result.reward, result.info) == (float(right), {"success": right})
+
+
+async def test_an_episode_that_was_cut_is_not_right_whatever_stands_in_it() -> None:
+    world = ToolEnvironment([echo], check_answer="contains", max_turns=1)
+    await world.reset(TASK, 0)
+
+    result = await world.step(Action("north", tool_calls=(ToolCall("echo", {"text": "x"}),)))
+
+    assert (result.reward, result.truncated) == (0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("check", "label", "said"),
+    [("number", "many", "the label must be a number"), ("exact", None, "needs a label")],
+)
+async def test_a_label_that_nothing_can_be_compared_with_is_refused(
+    check: Any, label: Any, said: str
+) -> None:
+    world = ToolEnvironment(check_answer=check)
+    with pytest.raises(ValueError, match=f"task 't': .*{said}"):
+        await world.reset(Task("t", "Go.", label), 0)
+
+
+def test_an_unknown_check_or_policy_is_refused_by_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"env_specific_config.check_answer"):
+        make_environment_factory("tools", {"check_answer": "numbers"})
+    with pytest.raises(ConfigError, match=r"env_specific_config.tool_errors"):
+        make_environment_factory("tools", {"tool_errors": "hide"})
+
+
+async def test_tools_are_discovered_without_an_episode() -> None:
+    world = make_environment_factory("tools", {"tools": [f"{__name__}:shout"]})()
+
+    assert [s["function"]["name"] for s in await world.discover_tools()] == ["shout"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Optional, TypedDict
 
 import pytest
+from PIL.Image import Image
 from pydantic import BaseModel, Field
 
 from retrain.environment import ToolEnvironment, tool
@@ -160,6 +161,70 @@ def test_descriptions_come_from_any_docstring_style(docstring: str) -> None:
     assert function["parameters"]["properties"]["x"]["description"] == "The first."
 
 
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+def test_a_union_of_models_is_written_in_place() -> None:
+    def adopt(pets: list[Annotated[Cat | Dog, Field(discriminator="kind")]]) -> None:
+        """Adopt."""
+
+    schema = parameters(adopt)["properties"]["pets"]
+
+    kinds = [one["properties"]["kind"]["const"] for one in schema["items"]["oneOf"]]
+    assert kinds == ["cat", "dog"]
+    assert "$defs" not in json.dumps(schema)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+def test_defaults_are_written_as_json() -> None:
+    def act(
+        level: Level = Level.HIGH,
+        at: Point = Point(1),  # noqa: B008
+        rows: list[dict[str, int]] = [{"a": 1}],  # noqa: B006
+        pair: tuple[int, str] = (1, "a"),
+    ) -> None:
+        """Act."""
+
+    properties = parameters(act)["properties"]
+
+    assert properties["level"] == {"type": "integer", "enum": [1, 2], "default": 2}
+    assert properties["at"]["default"] == {"x": 1, "title": "here"}
+    assert properties["rows"]["default"] == [{"a": 1}]
+    assert properties["rows"]["items"]["additionalProperties"] == {"type": "integer"}
+    assert properties["pair"]["prefixItems"] == [{"type": "integer"}, {"type": "string"}]
+
+
+def test_bounds_and_a_description_come_from_an_annotation_too() -> None:
+    def roll(dice: Annotated[int, Field(ge=1, le=6, description="How many.")] = 2) -> None:
+        """Roll."""
+
+    def documented(dice: Annotated[int, Field(description="Not this.")]) -> None:
+        """Roll.
+
+        Args:
+            dice: This.
+        """
+
+    assert parameters(roll)["properties"]["dice"] == {
+        "type": "integer",
+        "description": "How many.",
+        "default": 2,
+        "minimum": 1,
+        "maximum": 6,
+    }
+    assert parameters(documented)["properties"]["dice"]["description"] == "This."
+
+
 def test_a_function_without_parameters_takes_an_empty_object() -> None:
     def now() -> str:
         """Tell the time."""
@@ -245,9 +310,15 @@ def a_class_of_ours(x: ToolEnvironment) -> None:
     """X."""
 
 
+def a_picture() -> list[Image]:
+    """Draw."""
+    return []
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
+        (a_picture, "returns an image"),
         (no_hint, "parameter 'x' needs a type hint"),
         (unknown_hint, "Missing"),
         (many_values, "by name"),
@@ -256,7 +327,7 @@ def a_class_of_ours(x: ToolEnvironment) -> None:
         (a_wrong_pattern, "cannot be checked: .*unclosed group"),
         (lambda x: x, "a tool's name"),
     ],
-    ids=["no hint", "unknown hint", "varargs", "not JSON", "nested", "pattern", "lambda"],
+    ids=["image", "no hint", "unknown hint", "varargs", "not JSON", "nested", "pattern", "lambda"],
 )
 def test_a_tool_that_cannot_be_described_is_refused_by_name(function: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as raised:
