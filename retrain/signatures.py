@@ -198,7 +198,9 @@ def _shorten(value: Any) -> str:
 def _field(argument: Argument) -> tuple[Any, Any]:
     default = ... if argument.required else argument.default
     hint = portable(argument.hint)
-    described = {} if argument.description is None else {"description": argument.description}
+    described: dict[str, Any] = {}
+    if argument.description is not None:
+        described["description"] = argument.description
     return hint, Field(default, alias=argument.name, **described)
 
 

@@ -25,8 +25,8 @@ async def score(context: Context, args: Any, sample: Any) -> Any:
         context: The bridges.
         args: Slime's arguments; with a `reward_key`, rewards are mappings.
         sample: One sample gives its reward; a list gives a list, in order. What has a reward
-            already keeps it, and the siblings of one episode are scored once. A sample that our
-            `generate` did not play is scored by its text alone.
+            already keeps it, and the siblings of one episode are scored once. What our `generate`
+            did not play is scored by its text alone, that of its last sample.
 
     Returns:
         Rewards; 0.0 where none is known, since slime needs a number. Such a sample is marked as
@@ -79,12 +79,12 @@ def advantages(context: Context, args: Any, samples: Sequence[Any]) -> tuple[lis
 
 
 def episode_of(context: Context, siblings: Sequence[Any]) -> Trajectory:
-    """The episode of siblings: as our `generate` played it, or one turn made of the response."""
+    """The episode of siblings: as our `generate` played it, or one turn of the last response."""
     samples = [ours(sample) for sample in siblings]
     if all(KEY in sample.metadata for sample in samples):
         return context.composition.data_format.to_trajectory(samples)
-    (sample,) = samples
-    place = place_of(siblings[0], context.tasks)
+    sample = samples[-1]
+    place = place_of(siblings[-1], context.tasks)
     ids = tuple(sample.response_ids)
     action = context.composition.renderer.parse(ids)
     turn = Turn(ids, tuple(sample.rollout_log_probs), FinishReason.STOP, action)

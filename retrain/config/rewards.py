@@ -79,6 +79,8 @@ class RewardComponentConfig(Section):
             found.append((("value",), "must be set with `on_failure: value`, and only then"))
         if self.on_failure == "retry" and self.retries == 0:
             found.append((("retries",), "expected at least 1 with `on_failure: retry`, got 0"))
+        if self.verifier_penalty and not self.verifiers:
+            found.append((("verifier_penalty",), "is for `verifiers`, and there is none"))
         if self.distribution == "discounted" and self.discount is None:
             found.append((("discount",), "must be set with `distribution: discounted`"))
         if found:
@@ -126,7 +128,7 @@ class RewardSetupConfig(Section):
                 (("missing",), f"rescale is for `combination: sum`, not for {self.combination}")
             )
         for name, component in self.step_reward_configs.items():
-            found += _of_many(("step_reward_configs", name), component)
+            found += _of_turns(("step_reward_configs", name), component)
         for name, component in self.rollout_reward_configs.items():
             found += _of_episodes(("rollout_reward_configs", name), component)
         if found:
@@ -143,7 +145,7 @@ def clip_faults(normalisation: str, clip: tuple[float, float] | None) -> Faults:
     return []
 
 
-def _of_many(at: At, component: RewardComponentConfig) -> Faults:
+def _of_turns(at: At, component: RewardComponentConfig) -> Faults:
     """What a function of one turn cannot have."""
     return [
         ((*at, key), "is for functions of many episodes, under rollout_reward_configs")

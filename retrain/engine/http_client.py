@@ -142,7 +142,7 @@ class HttpClient:
                 content = await response.read()
         except self._aiohttp.ClientError as error:
             reason = self._clean(f"{type(error).__name__}: {error}".rstrip(": "))
-            raise ServerFault(f"{what}: {reason}", lost=True, passing=True) from error
+            raise ServerFault(f"{what}: {reason}", lost=True, passing=True) from None
         except TimeoutError as error:
             raise ServerFault(f"{what}: no answer within {limit:g} s", lost=True) from error
         if response.status >= 400:

@@ -74,6 +74,7 @@ def configured(
             f"trajectory); what {name!r} needs does not cross a process"
         )
     _check_batches(adapted, kind, config, at)
+    _check_reward_key(function, config, at)
     return adapted, params
 
 
@@ -150,6 +151,15 @@ def _given_arguments(kind: ComponentKind, function: Callable[..., Any], at: str)
     if kind is ComponentKind.ROLLOUT and positional[0] == "turn":
         raise ConfigError(f"{at}: this is a function of turns; put it under step_reward_configs")
     return positional[: len(expected)]
+
+
+def _check_reward_key(function: Callable[..., Any], config: RewardComponentConfig, at: str) -> None:
+    """Refuse a key that would not be read: a function with a parameter of that name uses it."""
+    if config.reward_key is not None and "reward_key" in inspect.signature(function).parameters:
+        raise ConfigError(
+            f"{at}.reward_key: this function reads it itself; write "
+            f"params: {{reward_key: {config.reward_key}}}"
+        )
 
 
 def _check_batches(

@@ -75,7 +75,7 @@ def rloo(rewards: Sequence[float]) -> tuple[float, ...]:
     """Reward minus the mean of the others.
 
     Equal to n / (n - 1) times the reward minus the group's mean.
-    Source: Ahmadian et al. 2024, "Back to Basics" (arXiv:2402.14740), section 3.1.
+    Source: the leave-one-out baseline of Ahmadian et al. 2024, "Back to Basics" (arXiv:2402.14740).
     """
     n = len(rewards)
     return tuple(deviation * n / (n - 1) for deviation in dr_grpo(rewards))

@@ -55,7 +55,8 @@ async def attempt(
     for retries in range(component.retries + 1):
         try:
             value = await _call(component, what, slots, function)
-            return Attempt(read(value), None, retries)
+            async with boundary(RewardFailure, what):  # a number may be one of any library
+                return Attempt(read(value), None, retries)
         except EpisodeFailure as error:
             failure = error
     return Attempt(None, failure, component.retries)

@@ -76,7 +76,7 @@ class Combination:
             raise
         except Exception as error:
             raise RewardFailure(f"{what}: {type(error).__name__}: {error}") from error
-        return finite_number(total, what) * self._scale(values)
+        return finite_number(finite_number(total, what) * self._scale(values), what)
 
     def _scale(self, values: Mapping[str, float]) -> float:
         if not self.rescale or len(values) == len(self.weights):

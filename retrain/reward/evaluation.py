@@ -10,12 +10,20 @@ from functools import partial
 from typing import Any
 
 from retrain.errors import EpisodeFailure, RewardFailure
-from retrain.reward.calling import Attempt, attempt, calling, checking
+from retrain.reward.calling import attempt, calling, checking
 from retrain.reward.chunks import calls_of
 from retrain.reward.components import ComponentKind, RewardComponent
 from retrain.reward.distribution import Distribution, discounted, spread
+from retrain.reward.hub.cases import shown
 from retrain.reward.taking import Takes
-from retrain.reward.values import BadValue, WrongCount, finite_number, listed, reward_number
+from retrain.reward.values import (
+    BadValue,
+    BadValues,
+    WrongCount,
+    finite_number,
+    reward_number,
+    reward_numbers,
+)
 from retrain.types import Trajectory
 
 
@@ -125,28 +133,29 @@ async def _called(
     what = f"reward {component.name}"
     read = _reader(component, what, len(trajectories))
     found = await attempt(component, what, slots, calling(component, trajectories), read)
+    if isinstance(found.failure, BadValues):
+        return [_outcome(value, found.retries) for value in found.failure.values]
     if found.failure is not None:
         return [Outcome(failure=found.failure, retries=found.retries) for _ in trajectories]
     if component.takes is Takes.TURN:
         return [_of_turns(component, found.value, found.retries)]
-    return [_outcome(component, what, value, found) for value in found.value]
+    return [_outcome(value, found.retries) for value in found.value]
 
 
 def _reader(component: RewardComponent, what: str, count: int) -> Callable[[Any], Any]:
-    """Checks what one call gives; a single value is checked here, so that it can be retried."""
+    """Checks what one call gives."""
+    key = component.reward_key
     if component.takes is Takes.TURN:
-        return lambda values: [_of_turn(value, what, component.reward_key) for value in values]
+        return lambda values: [_of_turn(value, what, key) for value in values]
     if component.takes is Takes.EPISODE:
-        return lambda value: [reward_number(value, what, component.reward_key)]
-    return lambda values: listed(values, count, what)
+        return lambda value: [reward_number(value, what, key)]
+    return lambda values: reward_numbers(values, count, what, key)
 
 
-def _outcome(component: RewardComponent, what: str, value: Any, found: Attempt) -> Outcome:
-    try:
-        number = reward_number(value, what, component.reward_key)
-        return Outcome(number, retries=found.retries)
-    except RewardFailure as failure:
-        return Outcome(failure=failure, retries=found.retries)
+def _outcome(value: float | BadValue | None, retries: int) -> Outcome:
+    if isinstance(value, BadValue):
+        return Outcome(failure=value, retries=retries)
+    return Outcome(value, retries=retries)
 
 
 def _of_turns(component: RewardComponent, rewards: Iterable[float], retries: int = 0) -> Outcome:
@@ -160,5 +169,5 @@ def _of_turn(value: Any, what: str, reward_key: str | None) -> float:
 
 def _holds(what: str, holds: Any) -> bool:
     if not isinstance(holds, bool):
-        raise BadValue(f"{what} returned {holds!r}; expected True or False")
+        raise BadValue(f"{what} returned {shown(holds)}; expected True or False")
     return holds

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from retrain.errors import RewardFailure
 from retrain.reward.combination import Combination
 from retrain.reward.normalisation import UNCHANGED, Moments, Normalisation, Normalising
+from retrain.reward.values import finite_number
 
-TOTAL = "total"
-"""What the moments of the combined reward are called."""
+TOTAL = "(combined)"
+"""What the moments of the combined reward are called; no component has such a name."""
 
 Values = Mapping[str, float]
 """Raw values by component."""
@@ -87,7 +88,7 @@ class Shaping:
         known = [shaped.trained for shaped in combined if shaped.trained is not None]
         totals = iter(self.total.apply(known, moments.get(TOTAL, Moments())))
         return [
-            shaped if shaped.trained is None else Shaped(next(totals), shaped.normalised)
+            shaped if shaped.trained is None else _finite(next(totals), shaped.normalised)
             for shaped in combined
         ]
 
@@ -107,3 +108,11 @@ class Shaping:
             return Shaped(self.combination({**row, **normalised}), normalised)
         except RewardFailure as failure:
             return Shaped(None, normalised, failure)
+
+
+def _finite(total: float, normalised: Values) -> Shaped:
+    """What is trained on; nothing where the values are too large for their deviations."""
+    try:
+        return Shaped(finite_number(total, "the normalisation"), normalised)
+    except RewardFailure as failure:
+        return Shaped(None, normalised, failure)

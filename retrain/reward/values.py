@@ -8,10 +8,23 @@ from numbers import Real
 from typing import Any
 
 from retrain.errors import RewardFailure
+from retrain.reward.hub.cases import shown
 
 
 class BadValue(RewardFailure):
     """A reward function gave something that is no finite number."""
+
+
+class BadValues(BadValue):
+    """Some of what a function of many episodes gave are no finite numbers.
+
+    Attributes:
+        values: What it gave for each, or why that is none.
+    """
+
+    def __init__(self, message: str, values: Sequence[float | BadValue | None] = ()) -> None:
+        super().__init__(message)
+        self.values = tuple(values)
 
 
 class WrongCount(RewardFailure):
@@ -30,10 +43,14 @@ def finite_number(value: Any, what: str) -> float:
     """
     number = _scalar(value)
     if not isinstance(number, Real):
-        raise BadValue(f"{what} returned {type(value).__name__} {_short(value)}; expected a number")
-    if not math.isfinite(number):
-        raise BadValue(f"{what} returned {number}; expected a finite number")
-    return float(number)
+        raise BadValue(f"{what} returned {type(value).__name__} {shown(value)}; expected a number")
+    try:
+        found = float(number)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BadValue(f"{what} returned {shown(number)}; expected a finite number")
+    return found
 
 
 def reward_number(value: Any, what: str, reward_key: str | None) -> float | None:
@@ -60,17 +77,39 @@ def reward_number(value: Any, what: str, reward_key: str | None) -> float | None
     return None if value is None else finite_number(value, what)
 
 
-def listed(values: Any, count: int, what: str) -> list[Any]:
-    """The rewards of many episodes as a list; an array of numpy or torch is one too.
+def reward_numbers(
+    values: Any, count: int, what: str, reward_key: str | None
+) -> list[float | None]:
+    """The rewards of many episodes; an array of numpy or torch is a list too.
+
+    Args:
+        values: What a function of many gave.
+        count: How many episodes there are.
+        what: Who gave it, for the message.
+        reward_key: As `reward_number`'s.
 
     Raises:
         WrongCount: It is no list, or one of another length.
+        BadValues: Some hold no finite number.
     """
+    found: list[float | BadValue | None] = []
+    for value in _listed(values, count, what):
+        try:
+            found.append(reward_number(value, what, reward_key))
+        except BadValue as failure:
+            found.append(failure)
+    faults = [value for value in found if isinstance(value, BadValue)]
+    if faults:
+        raise BadValues(str(faults[0]), found)
+    return [value for value in found if not isinstance(value, BadValue)]
+
+
+def _listed(values: Any, count: int, what: str) -> list[Any]:
     if hasattr(values, "tolist"):
         values = values.tolist()
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise WrongCount(
-            f"{what} returned {type(values).__name__} {_short(values)} instead of a list"
+            f"{what} returned {type(values).__name__} {shown(values)} instead of a list"
         )
     if len(values) != count:
         raise WrongCount(f"{what} returned {len(values)} values for {count} episodes")
@@ -93,7 +132,7 @@ def as_json(value: Any) -> Any:
         return [as_json(inner) for inner in value]
     if isinstance(value, Real):
         return float(value)
-    raise BadValue(f"returned {type(value).__name__} {_short(value)}; expected a number")
+    raise BadValue(f"returned {type(value).__name__} {shown(value)}; expected a number")
 
 
 def _scalar(value: Any) -> Any:
@@ -103,8 +142,3 @@ def _scalar(value: Any) -> Any:
         return value.item()
     except (RuntimeError, TypeError, ValueError):  # an array of several numbers
         return value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from retrain.reward import (
 )
 from retrain.reward.chunks import chunks
 from retrain.reward.taking import Takes, takes_of
+from retrain.reward.values import BadValue, BadValues
 from retrain.types import Trajectory
 
 
@@ -208,3 +210,33 @@ async def totals(part: RewardComponent, count: int) -> list[float | None]:
 def of_visit(text: str, visit: int) -> Trajectory:
     episode = make_episode(text)
     return replace(episode, seed=replace(episode.seed, visit=visit))
+
+
+@pytest.mark.parametrize("mark", [batch_reward, group_reward])
+@pytest.mark.parametrize("mended", [False, True])
+async def test_a_value_that_is_none_is_asked_for_again_and_costs_its_episode_alone(
+    mark: Callable[[Any], Any], mended: bool
+) -> None:
+    calls = 0
+
+    @mark
+    def function(things: Any) -> list[Any]:
+        nonlocal calls
+        calls += 1
+        return [1.0, None, 2.0 if mended and calls == 2 else float("nan")]
+
+    calculator = RewardCalculator(
+        [RewardComponent("r", ComponentKind.ROLLOUT, function, retries=1)]
+    )
+    scored = await calculator.score([make_episode("x") for _ in range(3)])
+    assert calls == 2
+    assert [one.total for one in scored] == [1.0, None, 2.0 if mended else None]
+    assert [one.dropped for one in scored] == [False, False, not mended]
+    failures = [one.scoring and dict(one.scoring.failures) for one in scored]
+    assert failures == [{}, {}, {} if mended else {"r": "value"}]
+
+
+def test_the_failure_of_many_values_survives_pickling() -> None:
+    failure = pickle.loads(pickle.dumps(BadValues("r", [1.0, BadValue("no")])))
+    assert failure.values[0] == 1.0
+    assert str(failure.values[1]) == "no"

@@ -52,11 +52,20 @@ async def test_what_holds_one_number_is_that_number(
     assert (scored.total, scored.error) == (expected, None)
 
 
+class Unreadable:
+    """A scalar of some library that cannot be read."""
+
+    def item(self) -> float:
+        raise LookupError("no number")
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: float("nan"), "returned nan; expected a finite number"),
         (lambda: tensor(float("inf")), "returned inf; expected a finite number"),
+        (lambda: 10**400, "expected a finite number"),
+        (lambda: [10**5000], "returned list a list too long to show; expected a number"),
         (lambda: "1.0", "returned str '1.0'; expected a number"),
         (lambda: 1 + 2j, "returned complex (1+2j); expected a number"),
         (lambda: Decimal("1"), "returned Decimal Decimal('1'); expected a number"),
@@ -75,6 +84,11 @@ async def test_anything_else_is_a_failure(make: Callable[[], Any], said: str) ->
     assert said in scored.error.reason and len(scored.error.reason) < 300
     assert scored.error.boundary is Boundary.REWARD
     assert scored.scoring.failures == {"r": "value"}
+
+
+async def test_a_scalar_that_cannot_be_read_is_a_failure() -> None:
+    scored = await score(lambda trajectory: Unreadable())
+    assert scored.error is not None and scored.error.reason == "reward r: LookupError: no number"
 
 
 async def test_a_mapping_without_a_key_says_what_to_set() -> None:

@@ -19,6 +19,7 @@ from retrain.reward import (
     RewardCalculator,
     build_reward_calculator,
 )
+from retrain.reward.shaping import TOTAL
 from retrain.types import Trajectory
 
 HERE = __name__
@@ -75,7 +76,7 @@ async def test_every_key_reaches_the_calculator() -> None:
     assert batch.normalisation == Normalising(Normalisation.CLIP, (0.0, 1.0))
     assert (tools.retries, tools.timeout, tools.process) == (3, 9.0, None)
     assert calculator.shaping.total == Normalising(Normalisation.RUNNING, (-5.0, 5.0))
-    assert calculator.shaping.running == ("total",)
+    assert calculator.shaping.running == (TOTAL,)
     assert calculator.combination.combine is worst
 
 
@@ -101,6 +102,18 @@ def test_nothing_is_normalised_or_recorded_where_nothing_says_so() -> None:
         (
             {"combination": "mean", "environment_reward_weight": 0.0},
             r"nothing is rewarded|needs a weight",
+        ),
+        (
+            {"rollout_reward_configs": {"dapo": {"reward_key": "acc"}}},
+            r"dapo\.reward_key: .* write params: \{reward_key: acc\}",
+        ),
+        (
+            {
+                "rollout_reward_configs": {
+                    "remote": {"reward_key": "r", "params": {"url": "http://127.0.0.1:9/"}}
+                }
+            },
+            r"remote\.reward_key: .* write params: \{reward_key: r\}",
         ),
         (
             {"rollout_reward_configs": {"tool_use": {"batch_size": 2}}},
@@ -159,6 +172,10 @@ reward_setup:
         (
             "rollout_reward_configs: {f1: {on_failure: retry, retries: 0}}",
             r"f1\.retries: expected at least 1 with `on_failure: retry`",
+        ),
+        (
+            "rollout_reward_configs: {f1: {verifier_penalty: -1}}",
+            r"f1\.verifier_penalty: is for `verifiers`, and there is none",
         ),
         ("rollout_reward_configs: {f1: {retries: 101}}", r"f1\.retries: .*101"),
         ("rollout_reward_configs: {f1: {run_in: gpu}}", r"f1\.run_in: .*gpu"),

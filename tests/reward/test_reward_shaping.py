@@ -18,7 +18,7 @@ from retrain.reward.combination import COMBINATIONS, Combination
 from retrain.reward.components import RewardComponent
 from retrain.reward.distribution import Distribution, discounted, spread
 from retrain.reward.normalisation import Moments, centred_ranks, standardised
-from retrain.reward.shaping import Shaping
+from retrain.reward.shaping import TOTAL, Shaping
 from retrain.types import Action, FinishReason, Turn
 
 finite = st.floats(-1e6, 1e6)
@@ -151,7 +151,29 @@ def test_running_statistics_see_a_whole_batch_before_it_is_normalised() -> None:
     found = [one for group in batch for one in shaping.group(group, moments)]
     assert [one.normalised["a"] for one in found] == pytest.approx(z)
     assert [one.trained for one in found] == pytest.approx([2 * v / spread_of_totals for v in z])
-    assert set(moments) == {"a", "total"}
+    assert set(moments) == {"a", TOTAL}
+
+
+def test_a_component_may_be_called_total() -> None:
+    running = Normalising(Normalisation.RUNNING)
+    shaping = Shaping({"total": running}, Combination(weights={"total": 2.0}), running)
+    moments: dict[str, Moments] = {}
+    shaping.learn([[{"total": 1.0}, {"total": 3.0}]], moments)
+    assert moments["total"].mean == 2.0
+    assert shaping.group([{"total": 2.0}], moments)[0].normalised == {"total": 0.0}
+
+
+def test_what_is_too_large_to_normalise_is_not_trained_on() -> None:
+    shaping = Shaping({}, Combination(weights={"a": 1.0}), Normalising(Normalisation.GROUP))
+    low, high, _ = shaping.group([{"a": -1.7e308}, {"a": 1.7e308}, {"a": 1.7e308}], {})
+    assert (low.trained, high.trained) == (None, 0.0)
+    assert "finite" in str(low.failure)
+
+
+def test_a_rescaled_sum_that_overflows_is_a_failure() -> None:
+    combination = Combination(weights={"a": 1.0, "b": 1.0}, rescale=True)
+    with pytest.raises(RewardFailure, match="finite"):
+        combination({"a": 1.7e308})
 
 
 def turn(tokens: int) -> Turn:

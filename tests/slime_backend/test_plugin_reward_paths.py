@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from backends.slime.context import context_of
 from backends.slime.samples import flat
 from retrain.errors import ConfigError
 from retrain.report.metrics import read_metrics
+from retrain.reward.shaping import TOTAL
 
 RAW = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "max_new_tokens": 200}
 ENGINE = {"engine": "plugin_world:scripted"}
@@ -167,7 +169,7 @@ def test_an_episode_of_many_samples_is_scored_and_counted_once(args_for: Any) ->
     raw, values = plugin.reward_post_process(args, samples)
 
     moments = context_of(args).composition.rewards.state_dict()["moments"]
-    assert (moments["length"]["count"], moments["total"]["count"]) == (6, 6)
+    assert (moments["length"]["count"], moments[TOTAL]["count"]) == (6, 6)
     assert CALLS == {"length": 6, "slimes": 6}
     by_episode: dict[Any, set[Any]] = {}
     for sample, reward, value in zip(samples, raw, values, strict=True):
@@ -212,6 +214,22 @@ def test_text_that_another_function_generated_is_normalised_too(args_for: Any) -
     raw, values = plugin.reward_post_process(args, group)
     assert raw == [4.0, 1.0, 9.0]
     assert values == pytest.approx([0.0, -1.0, 1.0], abs=1e-5)
+
+
+def test_what_another_function_fanned_out_is_scored_once_by_its_last_sample(args_for: Any) -> None:
+    from transformers import AutoTokenizer
+
+    args = args_for({"rollout_reward_configs": {"counted_rewards:length": {}}})
+    (group, _) = plugin.DataSource(args).get_samples(2)
+    tokenizer = AutoTokenizer.from_pretrained(args.hf_checkpoint)
+    siblings = [copy.copy(group[0]), copy.copy(group[0])]
+    for sibling, text in zip(siblings, ("a", "seventeen"), strict=True):
+        ids = tokenizer.encode(text, add_special_tokens=False)
+        sibling.tokens, sibling.response, sibling.response_length = [1, *ids], text, len(ids)
+        sibling.rollout_log_probs, sibling.rollout_id = [-0.5] * len(ids), group[0].index
+        sibling.status = type(sibling).Status.COMPLETED
+    assert asyncio.run(plugin.reward(args, siblings)) == [9.0, 9.0]
+    assert CALLS == {"length": 1}
 
 
 def test_rewards_of_somebody_else_stay_raw(args_for: Any) -> None:

@@ -13,6 +13,7 @@ from retrain.config.rewards import RewardSetupConfig
 from retrain.engine.scripted import ScriptedEngine
 from retrain.launch import Launch
 from retrain.reward import build_reward_calculator
+from retrain.reward.shaping import TOTAL
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.filling import OverSampling
 from retrain.rollout.gate import GatedEngine
@@ -124,7 +125,7 @@ def test_every_process_sees_the_batches_of_all() -> None:
     assert len(filled.groups) == 4 and len(filled.own) == 2
     assert ours.rewards is not None
     moments = ours.rewards.state_dict()["moments"]
-    assert (moments["noise"]["count"], moments["total"]["count"]) == (12, 12)
+    assert (moments["noise"]["count"], moments[TOTAL]["count"]) == (12, 12)
     mine = {group.index for group in filled.own}
     assert figures(filled.own) == figures(g for g in filled.groups if g.index in mine)
     trained = [value for _, values, _ in figures(filled.groups) for value in values]

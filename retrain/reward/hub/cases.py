@@ -81,7 +81,10 @@ def label_of(case: Case, rule: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as an error message shows it: cut to 80 characters."""
-    text = repr(value) if not isinstance(value, str) else repr(value[:100])
+    try:
+        text = repr(value) if not isinstance(value, str) else repr(value[:100])
+    except ValueError:  # an integer of more digits than Python writes
+        text = f"a {type(value).__name__} too long to show"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

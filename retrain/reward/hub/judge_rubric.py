@@ -104,7 +104,12 @@ def _text_of(case: Case, name: str) -> str:
             value = value.get(key) if isinstance(value, Mapping) else None
     if value is None:
         raise RewardFailure(f"llm_judge: the rubric asks for {{{name}}}, and the case has none")
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RewardFailure(f"llm_judge: {{{name}}} cannot be written as JSON: {error}") from error
 
 
 def _prompt_text(prompt: Any) -> Any:

@@ -20,6 +20,7 @@ MOST_CHARACTERS = 20_000
 
 _BRACKETS = re.compile(r"\[\[\s*([-+]?\d{1,30}(?:\.\d{1,30})?)\s*\]\]", re.ASCII)
 _MOST_OBJECTS = 200
+_DECODER = json.JSONDecoder()
 _LAST_GROUP = "retrain.reward.hub.judge_worker:last_group"
 _SECONDS = 2.0
 _THREADS = DaemonThreads(16, "retrain-judge")
@@ -66,27 +67,36 @@ class ScoreReader:
             found = _BRACKETS.findall(text)
             return _number(found[-1]) if found else None
         if self.form == "json":
-            return next(_values(text, self.key), None)
+            return _value(text, self.key)
         return _number(await call_in_thread(_THREADS, self._search, text))
 
     def _search(self, text: str) -> Any:
         return text_pool().call(_LAST_GROUP, self.pattern, text, seconds=_SECONDS)
 
 
-def _values(text: str, key: str) -> Iterator[float]:
-    """The numbers under a key in the JSON objects of a text, the last first."""
-    decoder, end = json.JSONDecoder(), len(text)
-    for _ in range(_MOST_OBJECTS):
-        end = text.rfind("{", 0, end)
-        if end < 0:
-            return
+def _value(text: str, key: str) -> float | None:
+    """The number under a key in the last JSON object that has one, objects within it aside."""
+    found: float | None = None
+    reach = 0
+    for start in _last_braces(text):
         try:
-            value, _ = decoder.raw_decode(text, end)
+            value, end = _DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        number = _number(value[key]) if key in value else None
-        if number is not None:
-            yield number
+        number = _number(value.get(key))
+        if number is not None and end > reach:  # the last object, then those around it
+            found, reach = number, end
+    return found
+
+
+def _last_braces(text: str) -> Iterator[int]:
+    """Where objects may begin, the last first; at most so many."""
+    start = len(text)
+    for _ in range(_MOST_OBJECTS):
+        start = text.rfind("{", 0, start)
+        if start < 0:
+            return
+        yield start
 
 
 def _number(value: Any) -> float | None:

@@ -112,6 +112,7 @@ class ServiceClient:
             await asyncio.sleep(wait)
 
     async def _exchange(self, body: bytes, seconds: float) -> Any:
+        """One request. What aiohttp raised is no cause: its text may hold the URL and headers."""
         if self._closed:
             raise ServiceFailure(f"{self._what}: closed with its run", kind=FaultKind.CLOSED)
         self._tally.add("requests")
@@ -126,13 +127,13 @@ class ServiceClient:
                 reply = await self._reply(response)
                 self._tally.took(time.perf_counter() - began)
                 return reply
-        except TimeoutError as error:
-            raise self._lost(FaultKind.TIMEOUT, f"no answer within {seconds:.3g} s") from error
+        except TimeoutError:
+            lost = self._lost(FaultKind.TIMEOUT, f"no answer within {seconds:.3g} s")
+            raise lost from TimeoutError()
         except self._aiohttp.ClientError as error:
-            reason = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise self._lost(FaultKind.CONNECTION, reason) from error
+            raise self._lost(FaultKind.CONNECTION, _reason(error)) from None
         except (OSError, ValueError) as error:  # such as a header line that is none
-            raise self._lost(FaultKind.CONNECTION, f"{type(error).__name__}: {error}") from error
+            raise self._lost(FaultKind.CONNECTION, _reason(error)) from None
 
     async def _reply(self, response: ClientResponse) -> Any:
         if response.status != 200:
@@ -188,3 +189,9 @@ class ServiceClient:
         text = " ".join(content[: 4 * _SHOWN].decode("utf-8", "replace").split())
         shown = repr(self._address.clean(text))
         return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
+def _reason(error: Exception) -> str:
+    """What aiohttp says; not with the URL, whose query may hold a secret."""
+    said = getattr(error, "message", "") or ("" if hasattr(error, "request_info") else error)
+    return f"{type(error).__name__}: {' '.join(str(said).split())}".rstrip(": ")

@@ -13,9 +13,9 @@ _NAME = re.compile(r"[A-Za-z][\w-]*")
 def repetition(case: Case, *, words: int = 4, most: float = 1.0) -> float:
     """0.0 where no run of words comes twice, down to -`most` where all do.
 
-    The part of the n-grams that have come before, times `-most`.
-    Source: Yeo et al. 2025, "Demystifying Long Chain-of-Thought Reasoning in LLMs"
-    (arXiv:2502.03373), section 4.4.
+    The part of the n-grams that have come before, times `-most`: one number for the response. The
+    n-gram penalty of Yeo et al. 2025, "Demystifying Long Chain-of-Thought Reasoning in LLMs"
+    (arXiv:2502.03373), section 4.5, which it is after, is given token by token.
 
     Args:
         case: The response.

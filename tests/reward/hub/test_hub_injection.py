@@ -2,52 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
-import os
-import threading
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from adversarial_inputs import METADATA, RESPONSES, VALUES, held
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrain.errors import RewardFailure
 from retrain.reward.hub.cases import Case, reward_in
 from retrain.reward.hub.catalogue import NAMES
-from retrain.reward.hub.pool import close_pools, math_pool, text_pool
+from retrain.reward.hub.pool import close_pools, code_pool, math_pool, text_pool
 from retrain.reward.hub.scoring import make_scorer
 
 pytest.importorskip("math_verify")
 pytest.importorskip("jsonschema")
 
-_PIECES = st.sampled_from(
-    [
-        *("\\boxed{", "}", "{", "\\boxed", "\\frac", "\\frac{1}{", "\\sqrt", "^", "^{", "_", "!"),
-        *("9^{9^{9^{9}}}", "10^{10^{10}}", "(((((3!)!)!)!)!)", "\\int", "\\sum_{i=1}^{10^9}", "$"),
-        *("\\begin{pmatrix}", "\\end{pmatrix}", "\\text{", "\\def\\a{\\a\\a}\\a", "\\\\", "\\"),
-        *("Answer:", "answer is ", "A", "(B)", "</think>", "<think>", "<answer>", "</answer>"),
-        *("###Response", "1", "0", "1/0", "-", "+", ",", "x", "=", "nan", "inf", "1e999", "e"),
-        *("\x00", "\ud800", "\u202e", "\u0663", "\U0001f600", "\n", "\r", " ", "\t", "```json\n"),
-        *('{"a": ', "[[[[", "]", '"', "'", ";", "__import__('os')._exit(1)", "os.abort()", "%s"),
-        *("a" * 50, "(" * 300, "[" * 2000, "{" * 500, "1+" * 800, "\\frac{" * 200, "9" * 5000),
-        "y" * 200_000,
-    ]
-)
-_RESPONSES = st.one_of(
-    st.none(),
-    st.lists(_PIECES, max_size=12).map("".join),
-    st.lists(_PIECES, max_size=6).map(lambda pieces: f"\\boxed{{{''.join(pieces)}}}"),
-    st.lists(_PIECES, max_size=6).map(lambda pieces: f"Answer: {''.join(pieces)}"),
-    st.text(max_size=200),
-)
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | _PIECES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=6,
-)
-_KEYS = ("choices", "valid_letters", "correct_letter", "correct_answer", "schema", "kwargs")
-_METADATA = st.dictionaries(st.sampled_from((*_KEYS, "instruction_id_list")), _VALUES, max_size=3)
 _PARAMS: dict[str, dict[str, Any]] = {
     "math": {"seconds": 0.3, "answer": "anywhere"},
     "deepscaler": {"seconds": 0.3},
@@ -58,17 +32,12 @@ _PARAMS: dict[str, dict[str, Any]] = {
 }
 
 
-def held() -> tuple[int, int]:
-    """Open files and threads of this process."""
-    return len(os.listdir("/proc/self/fd")), threading.active_count()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left_open() -> Any:
     close_pools()
     before = held()
     yield
-    groups = [pool.pid for pool in (math_pool(), text_pool())]
+    groups = [pool.pid for pool in (math_pool(), text_pool(), code_pool())]
     close_pools()
     assert held() == before
     assert not [pid for pid in groups if pid is not None and Path(f"/proc/{pid}").exists()]
@@ -80,7 +49,7 @@ def nothing_is_left_open() -> Any:
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(name=st.sampled_from(NAMES), response=_RESPONSES, label=_VALUES, metadata=_METADATA)
+@given(name=st.sampled_from(NAMES), response=RESPONSES, label=VALUES, metadata=METADATA)
 def test_whatever_comes_is_a_finite_reward_or_a_failure(
     name: str, response: str | None, label: Any, metadata: dict[str, Any]
 ) -> None:
@@ -102,3 +71,60 @@ def test_a_megabyte_is_scored_or_refused_in_little_time(name: str) -> None:
             make_scorer(name)(Case(response, "1", metadata), **params)
         except RewardFailure:
             continue
+
+
+_LINES = st.sampled_from(
+    [
+        *(
+            "while True: pass",
+            "import os\nos.fork()",
+            "import os\nos._exit(0)",
+            "print('x' * 10**7)",
+        ),
+        *(
+            "x = b'x' * 10**10",
+            "open('f', 'w').write('y' * 10**8)",
+            "import this",
+            "def f(x): return x",
+        ),
+        *(
+            "import os\nprint(os.environ)",
+            "import sys\nsys.exit()",
+            "raise SystemExit(0)",
+            "1/0",
+            "f = 3",
+        ),
+        *(
+            "import socket\nsocket.create_connection(('127.0.0.1', 9))",
+            "input()",
+            "(" * 300,
+            "\x00",
+        ),
+        *("import os\nos.kill(os.getppid(), 9)", "\ud800 = 1", "class f: __eq__ = lambda *_: True"),
+        *(
+            "import sys\nsys.setrecursionlimit(10**9)\ndef f(x): return f(x)",
+            "import time\ntime.sleep(9)",
+        ),
+    ]
+)
+_TESTS = st.sampled_from(
+    [
+        {"inputs": ["1\n"], "outputs": ["1\n"]},
+        {"fn_name": "f", "inputs": [[1]], "outputs": [2]},
+        {"test_list": ["assert f(1) == 2"]},
+    ]
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are run on Linux only")
+@pytest.mark.filterwarnings("ignore:programs run on the level")
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(lines=st.lists(_LINES, min_size=1, max_size=4), tests=_TESTS)
+def test_no_program_breaks_out_or_passes(lines: list[str], tests: dict[str, Any]) -> None:
+    program = "\n".join(lines)
+    case = Case(f"```python\n{program}\n```", json.dumps(tests))
+    limits = {"seconds": 0.5, "total": 1.0, "memory": 128}
+    try:
+        assert make_scorer("code")(case, **limits) == 0.0
+    except RewardFailure as failure:
+        assert len(str(failure)) < 5000

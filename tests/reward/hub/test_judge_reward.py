@@ -65,6 +65,8 @@ async def test_the_score_is_scaled_from_0_to_1(serve: Serve, monkeypatch: Any) -
         ({"lowest": -1.0, "highest": 1.0}, "[[-1]]", 0.0),
         ({"answer": "json"}, 'Fine: ```json\n{"score": 10, "why": {"a": 1}}\n```', 1.0),
         ({"answer": "json"}, '{"score": 1} {"other": {"score": "5.5"}}', 0.5),
+        ({"answer": "json"}, 'So: {"score": 10, "parts": [{"score": 1}, {"score": 2}]} {x}', 1.0),
+        ({"answer": "json"}, '{"score": 10} then {"score": 1, "style": {"score": 10}}', 0.0),
         ({"answer": "json", "score_key": "mark"}, '{"score": 1, "mark": 10}', 1.0),
         ({"answer": "pattern", "pattern": r"Score: (\d+)/10"}, "Score: 2/10\nScore: 10/10", 1.0),
     ],
@@ -276,3 +278,11 @@ def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(completion("x")) + "\n" + "{}\n")
     with pytest.raises(DataError, match="holds no scores of a judge"):
         Judge(base_url="http://127.0.0.1/v1", model="m", cache_file=str(path))
+
+
+async def test_token_counts_that_cannot_be_are_not_counted(serve: Serve) -> None:
+    judge = judge_of(serve(chats("[[10]]", usage=(10**400, 10**400))), price_in=1.0)
+    assert await judge(CASE) == 1.0
+    assert "tokens_in" not in judge.tally.totals()
+    assert judge.summary() == "calls 1, requests 1"
+    await judge.aclose()

@@ -19,6 +19,7 @@ pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]
 
 from scoring_server import Behaviour, ScoringServer, drips, hangs, hangs_up, says
 
+from retrain.errors import EpisodeError
 from retrain.reward.hub.cases import Case
 from retrain.reward.hub.remote import Remote
 from retrain.reward.hub.service_faults import FaultKind, ServiceFailure
@@ -196,6 +197,36 @@ _PIECES = (
     b"0\r\n\r\n",
     b"",
 )
+
+
+SECRET = "sk-0123456789-secret"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 2xx what\r\n\r\n",
+        b"garbage " + SECRET.encode() + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nBearer " + SECRET.encode() + b"\r\n\r\n",
+        b"HTTP/1.1 500 x\r\nContent-Length: 20\r\n\r\n" + SECRET.encode(),
+        b"",
+    ],
+)
+async def test_neither_a_key_nor_the_urls_query_stands_in_a_failure_or_its_traceback(
+    answer: bytes, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("SERVICE_KEY", SECRET)
+    server = RawServer(answer)
+    url = f"{server.url}score?token=hidden"
+    remote = Remote(url=url, api_key_env="SERVICE_KEY", **{**QUICK, "retries": 0})
+    with pytest.raises(ServiceFailure) as failure:
+        await remote(Case("x"))
+    error = EpisodeError.of(failure.value)
+    assert "/score: " in error.reason
+    for text in (error.reason, error.traceback):
+        assert SECRET not in text and "hidden" not in text
+    await remote.aclose()
+    server.close()
 
 
 async def test_bytes_that_are_no_http_are_typed_failures_too() -> None:
