@@ -51,7 +51,8 @@ class Interrupted:
         """What is recorded of each episode now, as JSON values.
 
         An episode that cannot be restored from where it is now (its environment takes a step, or
-        could not give its snapshot) goes back to where it was recorded before.
+        could not give its snapshot) goes back to where it was recorded before. One that gave
+        way to another while its environment was asked is not recorded.
 
         Args:
             written: What the engine has written of a session's running turn.
@@ -60,7 +61,7 @@ class Interrupted:
         stranded: dict[int, EpisodeRecord] = {}
         for number, episode in playing.items():
             record = await record_episode(episode, written)
-            if record is not None:
+            if record is not None and self._live.get(number) is episode:
                 found = self._records if _has_a_way_back(episode, record) else stranded
                 found[number] = record
         rows = {n: record.to_json() for n, record in (stranded | self._records).items()}

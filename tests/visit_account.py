@@ -72,7 +72,7 @@ class Account:
             trained=_trained(run, iterations),
             dropped=Counter(dropped) + ahead,
             failed=totals["rollout/replaced"] + sum(row["replaced"] for row in counted),
-            unfinished=totals["rollout/unfinished"],
+            unfinished=totals["rollout/unfinished"] + sum(row["unfinished"] for row in counted),
             pending=tuple((row["task"], row["visit"]) for row in rollout["pending"]),
             finished=tuple(_visit(row["group"]) for row in rollout["finished"]),
             recorded=sum(len(row["records"]) for row in rollout["pending"]),

@@ -98,13 +98,17 @@ class DataSource:
     def take_thrown_away(self, trained: Iterable[Any]) -> dict[str, float]:
         """Take back what slime's own manager threw away in a rollout; those groups begin afresh.
 
+        With `partial: false` they are given up, as everywhere.
+
         Args:
             trained: The samples of the rollout's batch.
 
         Returns:
-            How many groups begin afresh and how many wait, as metrics; empty where none does.
+            How many groups are given up, or begin afresh and wait, as metrics; empty for none.
         """
         lost = self.handed_out.thrown_away({sample.group_index for sample in flat(trained)})
+        if not self._context.config.rollout.partial:
+            return {"rollout/unfinished": len(lost)} if lost else {}
         self._begin_again(lost)
         if not self._returned:
             return {}

@@ -1,4 +1,4 @@
-"""The groups that slime's own manager has, so that none that it throws away is lost."""
+"""The groups that slime's own manager has, so that each that it throws away is known."""
 
 from __future__ import annotations
 

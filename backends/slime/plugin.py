@@ -114,8 +114,8 @@ def log_rollout(
     """`--custom-rollout-log-function-path`: write the rollout into the run folder.
 
     It also ends a rollout that slime's own collector filled: groups that it threw away are taken
-    back, the data source's state is taken, and weights that did not move, or too many failures,
-    stop the run. After the last rollout, episodes that are still suspended end.
+    back or given up, the data source's state is taken, and weights that did not move, or too many
+    failures, stop the run. After the last rollout, episodes that are still suspended end.
 
     Returns:
         False: slime goes on to log its own figures, under its own names.

@@ -61,7 +61,8 @@ class AheadBatches(BatchFiller):
             RetrainError: What failed while it was collected, here or on another rank.
         """
         filled, fresh = super().fill(), frozenset({str(self._engine_step)})
-        return replace(filled, fresh=fresh, seconds=self._ahead.seconds)
+        seconds = max(self._launch.gather([self._ahead.seconds]))
+        return replace(filled, fresh=fresh, seconds=seconds)
 
     @contextmanager
     def weights_changing(self, step: int) -> Iterator[None]:
@@ -100,6 +101,9 @@ class AheadBatches(BatchFiller):
         """As `BatchFiller.load`; a run that did not collect ahead has counted its last update."""
         super().load(state, buffer, tasks)
         self._step = state.get("weights_step", state["step"])
+
+    def _count_last_update(self, state: Mapping[str, Any]) -> None:
+        """`weights_changing` counts it, when the engine gets these weights."""
 
     def _collect(self) -> Coroutine[Any, Any, Batch]:
         return self._ahead.collect(last=self._engine_step + self._steps >= self._end)

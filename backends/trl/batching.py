@@ -151,6 +151,12 @@ class BatchFiller:
         if "rollout" in state:
             share = share_state(state["rollout"], self._launch.processes, self._launch.rank)
             self._manager.load_state_dict(share, tasks)
+            self._count_last_update(state)
+
+    def _count_last_update(self, state: Mapping[str, Any]) -> None:
+        """Count the update before the checkpoint, where a run that collected ahead had not yet."""
+        if "weights_step" in state and state["weights_step"] != state["step"]:
+            self._manager.count_update()
 
     def require_count(self, rows: int) -> None:
         """Check how many rows TRL wants of this process.

@@ -22,8 +22,8 @@ def filling_metrics(
     """Compute what an iteration says about how its batch was filled.
 
     Args:
-        how: How it was filled; where every group is waited for and kept, nothing is said of the
-            rest.
+        how: How it was filled; where every group is waited for and kept, only what did happen to
+            others is said.
         tally: What became of the groups that are not in the batch.
         groups: The batch.
         fresh: The weight versions that wrote in this iteration.
@@ -32,9 +32,10 @@ def filling_metrics(
         Numbers by canonical name (`retrain.report.metric_names.METRICS`).
     """
     replaced = {"rollout/replaced": float(tally.replaced)} if tally.replaced else {}
-    unfinished = {} if how.partial else {"rollout/unfinished": float(tally.unfinished)}
     if how.plain:
-        return replaced
+        again = {"rollout/restarted": tally.restarted, "rollout/continued": tally.continued}
+        return {**{name: float(count) for name, count in again.items() if count}, **replaced}
+    unfinished = {} if how.partial else {"rollout/unfinished": float(tally.unfinished)}
     return {
         "rollout/dropped": sum(tally.dropped.values()),
         **{f"rollout/dropped/{name}": count for name, count in sorted(tally.dropped.items())},

@@ -85,7 +85,7 @@ METRICS: tuple[Metric, ...] = (
         "groups",
     ),
     Metric("rollout/unfinished", "groups given up half played, as none may go on", "groups"),
-    Metric("rollout/restarted", "groups begun again, as older weights began them", "groups"),
+    Metric("rollout/restarted", "groups begun again: too stale, or thrown away by slime", "groups"),
     Metric(
         "rollout/continued", "episodes that went on from where a restart stopped them", "episodes"
     ),

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from retrain.compose import episodes_of
-from retrain.engine.base import EngineCapabilities, Generation, InferenceEngine, SamplingParams
+from retrain.engine.base import InferenceEngine
 from retrain.errors import ConfigError, RewardFailure, boundary
 from retrain.reward.advantages import group_advantages
 from retrain.reward.values import finite_number
@@ -20,6 +20,7 @@ from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.config import RewardFn, RolloutBatch, RolloutConfig
 from retrain.rollout.gate import GatedEngine
 from retrain.rollout.manager import RolloutManager
+from retrain.rollout.named_endpoint import NamedEndpoint
 from retrain.rollout.partial import PartialGroup
 from retrain.rollout.playing import Visit
 from retrain.runtime import EventLoopThread
@@ -44,7 +45,7 @@ class AsyncRolloutManager:
         """
         self.config = config
         self.buffer = buffer if isinstance(buffer, DataBuffer) else _buffer(buffer, config)
-        self._endpoint = _Endpoint()
+        self._endpoint = NamedEndpoint()
         self._gate = GatedEngine(self._endpoint)
         self._samples: dict[int, list[Sample]] = {}
         self._manager = RolloutManager(self._play, self.buffer, self._gate, config.filling())
@@ -190,55 +191,6 @@ def _batches(
 
 def _nothing() -> None:
     """Update no weights."""
-
-
-class _Endpoint:
-    """The engine that `generate_fn` names when it is called."""
-
-    def __init__(self) -> None:
-        self._engine: InferenceEngine | None = None
-
-    def take(self, engine: InferenceEngine) -> None:
-        """Take the engine; a manager has one.
-
-        Raises:
-            ConfigError: It has another one already.
-        """
-        if self._engine is not None and engine is not self._engine:
-            raise ConfigError("generate_fn: uses several endpoints in one manager; make one each")
-        self._engine = engine
-
-    @property
-    def capabilities(self) -> EngineCapabilities:
-        """What the engine can do."""
-        return self._known().capabilities
-
-    async def generate(
-        self,
-        input_ids: Sequence[int],
-        params: SamplingParams,
-        *,
-        session_id: str,
-        seed: int,
-        images: Sequence[str] | None = None,
-    ) -> Generation:
-        """Continue `input_ids`."""
-        return await self._known().generate(
-            input_ids, params, session_id=session_id, seed=seed, images=images
-        )
-
-    async def abort(self, session_id: str) -> None:
-        """End the session's running request."""
-        await self._known().abort(session_id)
-
-    async def release(self, session_id: str) -> None:
-        """Forget the session."""
-        await self._known().release(session_id)
-
-    def _known(self) -> InferenceEngine:
-        if self._engine is None:
-            raise ConfigError("generate_fn: has named no endpoint yet")
-        return self._engine
 
 
 def _buffer(prompts: Sequence[str | Task], config: RolloutConfig) -> DataBuffer:

@@ -40,7 +40,7 @@ class GroupInPlay:
         return Pending(self.visit.request, self.visit.begun, self.visit.records)
 
     async def recorded(self, pending: Pending, written: Written) -> Pending:
-        """Add how far it is, unless it is over or has given way to another task since.
+        """Add how far it is, unless it is over or has given way to another task meanwhile.
 
         Args:
             pending: What `pending` gave.
@@ -49,7 +49,9 @@ class GroupInPlay:
         save = self.visit.save
         if save is None or self.task.done() or self.visit.request is not pending.request:
             return pending
-        return replace(pending, records=await save(written))
+        records = await save(written)
+        same = self.visit.request is pending.request
+        return replace(pending, records=records) if same else pending
 
 
 class GroupsInPlay:

@@ -88,7 +88,7 @@ class RolloutManager:
             RetrainError: A group failed whose policy is to raise, or too many episodes failed.
         """
         batch = await self.take_batch()
-        self._loop.updates += 1
+        self.count_update()
         return batch
 
     async def take_batch(self) -> Batch:
@@ -122,12 +122,17 @@ class RolloutManager:
             try:
                 yield
             finally:
-                self._loop.weights_changed()
+                self.count_update()
+
+    def count_update(self) -> None:
+        """Say that the weights have changed, where nothing was in the engine meanwhile."""
+        self._loop.weights_changed()
 
     async def close(self) -> None:
         """End every group in play; what was half played is begun again if the manager goes on."""
         self._places.put_by()
         await self._places.begin_again([*self._places.playing])
+        self._places.put_by()  # what finished all the same
 
     def withdraw(self) -> list[GroupRequest]:
         """Give up every task that no batch has had, for someone else to play; close before."""

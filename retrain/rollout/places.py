@@ -95,14 +95,22 @@ class Places:
         self.enqueue(_request(done.group) for done in finished)
 
     async def begin_again(self, groups: Collection[GroupInPlay]) -> int:
-        """End groups in play, and let what they play begin again; gives how many there were."""
+        """End groups in play, and let what they play begin again.
+
+        Returns:
+            How many there were; one that finishes all the same stays where it is.
+        """
         ended = await self.playing.end(groups)
         self.enqueue(group.visit.request for group in ended)
         return len(ended)
 
     async def give_up_half_played(self) -> None:
-        """End every group that has not finished, and count it."""
-        self.put_by()
+        """End every group that has not finished, and count it.
+
+        Raises:
+            RetrainError: What one that had failed before raised; see `harvest`.
+        """
+        self.harvest()
         self.filling.unfinished += len(await self.playing.end([*self.playing]))
 
     def withdraw(self) -> list[GroupRequest]:

@@ -9,12 +9,16 @@ from typing import Any, ClassVar
 
 import pytest
 from counting_worlds import Replayable, Snapshots
-from test_continuing import TASKS, engine_of, manager_of, recorded_tokens, visits
+from test_continuing import LIMITS, TASKS, engine_of, manager_of, recorded_tokens, visits
 from virtual_clock import run_virtual
 
+from bridges import EnvironmentBridge
+from bridges.interrupted import Interrupted
+from retrain.engine.base import SamplingParams
 from retrain.rendering import DeltaRenderer
 from retrain.rollout.manager import RolloutManager
 from retrain.sample import Status
+from retrain.seeds import EpisodeSeed
 from retrain.types import Action, Observation, StepResult, Task
 
 
@@ -165,3 +169,34 @@ def test_an_episode_whose_way_back_fails_begins_afresh(renderer: DeltaRenderer, 
     assert set(visits([*before, *after]).values()) == {1}
     episodes = [t for batch in after for group in batch.groups for t in group.trajectories]
     assert {episode.status for episode in episodes} == {Status.COMPLETED}
+
+
+async def test_a_snapshot_that_comes_late_is_of_no_other_task(renderer: DeltaRenderer) -> None:
+    """The group gave way to another task while the environment was asked."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    class Late(Snapshots):
+        async def snapshot(self) -> Any:
+            asked.set()
+            await answer.wait()
+            return await super().snapshot()
+
+    interrupted = Interrupted({})
+    play = interrupted.player(EnvironmentBridge(renderer, Late, LIMITS), 0)
+    playing = asyncio.create_task(
+        play(
+            TASKS[0],
+            engine=engine_of("1", delay=10.0),
+            params=SamplingParams(max_tokens=200),
+            seed=EpisodeSeed(3, "train", TASKS[0].id, 0, 0),
+            evaluation=False,
+        )
+    )
+    await asyncio.sleep(0.01)
+    saving = asyncio.create_task(interrupted.save(lambda session: None))
+    await asyncio.wait_for(asked.wait(), 10)
+    interrupted.of_another_task()
+    answer.set()
+    assert await saving == {} == await interrupted.save(lambda session: None)
+    playing.cancel()
+    await asyncio.gather(playing, return_exceptions=True)

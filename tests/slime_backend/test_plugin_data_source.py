@@ -150,6 +150,7 @@ def test_without_a_run_folder_nothing_can_be_saved() -> None:
 
 SLIMES = "slime.rollout.sglang_rollout.generate_rollout"
 OWNER = {"sections": {"rollout": {"owner": "slime"}}}
+NO_PARTIAL = {"sections": {"rollout": {"owner": "slime", "partial": False}}}
 
 
 def marks(groups: list[list[Any]]) -> list[set[bool]]:
@@ -202,3 +203,15 @@ def test_how_many_groups_begin_afresh_stands_in_the_run_folder(
     source.add_samples([aborted])
     assert source.take_thrown_away(trained) == {"rollout/restarted": 1, "rollout/carried": 2}
     assert source.take_thrown_away([]) == {"rollout/restarted": 0, "rollout/carried": 2}
+
+
+def test_without_partial_groups_what_slime_throws_away_is_given_up_and_counted(
+    slime_config: Any, slime_args: Any
+) -> None:
+    """It is the rule of retrain's own manager, and what slime itself does with them."""
+    args = slime_args(slime_config(**NO_PARTIAL), rollout_function_path=SLIMES)
+    source = plugin.DataSource(args)
+    trained, _, _ = source.get_samples(3)
+    assert source.take_thrown_away(trained) == {"rollout/unfinished": 2}
+    assert source.take_thrown_away([]) == {}
+    assert drawn(source.get_samples(1)) == drawn(fresh(args, 4)[3:])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from backends.trl.ahead import AheadBatches
+from backends.trl.batching import BatchFiller
 from retrain.engine.scripted import ScriptedEngine
 from retrain.launch import Launch
 from retrain.rollout.buffer import DataBuffer
@@ -78,3 +79,17 @@ def test_weights_that_a_resumed_run_sends_again_are_no_further_change(
             pass
         assert manager.updates == updates + changes
     batches.close()
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_run_that_goes_on_in_turn_counts_the_update_that_was_not_sent_yet(
+    loop: EventLoopThread, sent: bool
+) -> None:
+    state, updates = saved(loop)
+    if not sent:
+        state["weights_step"] = 0
+    _, manager, buffer = filler(loop)
+    in_turn = BatchFiller(manager, manager.how, 2, loop, Launch())
+    in_turn.load(state, buffer, TASKS)
+    assert manager.updates == updates + (not sent)
+    in_turn.close()
