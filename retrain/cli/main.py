@@ -15,6 +15,8 @@ from retrain.cli.eval import evaluate
 from retrain.cli.exits import RetrainCommand, tolerate_any_encoding
 from retrain.cli.export import EXAMPLE as EXPORT_EXAMPLE
 from retrain.cli.export import export
+from retrain.cli.init import EXAMPLE as INIT_EXAMPLE
+from retrain.cli.init import init
 from retrain.cli.parity import EXAMPLE as PARITY_EXAMPLE
 from retrain.cli.parity import parity
 from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
@@ -37,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command("init", cls=RetrainCommand, epilog=INIT_EXAMPLE)(init)
 app.command("train", cls=RetrainCommand, epilog=TRAIN_EXAMPLE)(train)
 app.command("plan", cls=RetrainCommand, epilog=PLAN_EXAMPLE)(plan)
 app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
