@@ -11,24 +11,18 @@ takes the place of its `Sample`. In a run, slime itself calls these functions by
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from trl_bridge import (
     LIMITS,
     PARAMS,
-    POSITIONS,
     SEEDS,
     TASK,
-    load_network,
-    load_tokenizer,
     print_rewards,
     print_turns,
-    scripted_engine,
+    run_example,
     title,
 )
 
@@ -38,7 +32,7 @@ from backends.slime.samples import fill
 from bridges import DataFormatBridge, EnvironmentBridge, RewardBridge
 from retrain.engine.base import InferenceEngine
 from retrain.environment import make_environment_factory
-from retrain.rendering import DeltaRenderer, load_renderer
+from retrain.rendering import DeltaRenderer
 from retrain.reward import ComponentKind, RewardCalculator, RewardComponent
 from retrain.types import Group, Trajectory
 
@@ -107,30 +101,5 @@ def print_advantages(samples: Sequence[Any], groups: Sequence[Group]) -> None:
     print(f"the advantages of step 2: {'yes' if advantages == bridges else 'no'}")
 
 
-def main() -> None:
-    """Read the command line and show the bridges."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--engine", choices=("scripted", "transformers"), default="scripted")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face model's folder")
-    arguments = parser.parse_args()
-    tokenizer = load_tokenizer(arguments.model)
-    renderer = load_renderer(tokenizer)
-    if arguments.engine == "scripted":
-        print("The model's turns and their logprobs are scripted: no model takes part.")
-        asyncio.run(show(renderer, scripted_engine(tokenizer)))
-        return
-    from retrain.engine.transformers_engine import TransformersEngine
-
-    print("The model's turns are sampled by the in-process engine.")
-    network = load_network(arguments.model, tokenizer)
-    engine = TransformersEngine(network, max_slots=len(SEEDS), max_seq_len=POSITIONS)
-    try:
-        asyncio.run(show(renderer, engine))
-    finally:
-        engine.close()
-
-
 if __name__ == "__main__":
-    main()
+    run_example(__doc__, show)

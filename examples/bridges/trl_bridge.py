@@ -4,16 +4,16 @@
     python examples/bridges/trl_bridge.py --engine transformers   # turns that a model samples
     python examples/bridges/trl_bridge.py --engine transformers --model DIR
 
-Without --model it makes the tiny model of examples/calculator, with random weights; the turns of an
-untrained model are noise, so the default is a script of good and bad ones.
+Without --model it makes a tiny model with random weights. The turns of an untrained model are
+noise, so the default is a script of good and bad ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ from retrain.reward import ComponentKind, RewardCalculator, RewardComponent
 from retrain.rollout.request import GroupRequest
 from retrain.sample import Sample
 from retrain.seeds import EpisodeSeed
+from retrain.small_model import make_small_model
 from retrain.types import Group, Task, Trajectory
+
+Show = Callable[[DeltaRenderer, InferenceEngine], Coroutine[Any, Any, None]]
 
 TASK = Task("demo", "75+99 then *6", label="1044")
 SEEDS = [
@@ -141,30 +144,18 @@ def print_columns(columns: dict[str, list[Any]]) -> None:
             print(f"{name:>15}  {rows}")
 
 
-def load_tokenizer(model: Path | None) -> Any:
-    """The tokenizer of a model's folder, or of the tiny model."""
-    if model is None:
-        return calculator_example().make_tokenizer()
+def load_tokenizer(model: Path) -> Any:
+    """The tokenizer of a model's folder."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model)
 
 
-def load_network(model: Path | None, tokenizer: Any) -> Any:
-    """The weights of a model's folder, or random ones of the tiny model."""
-    if model is None:
-        return calculator_example().make_model(tokenizer, seed=0)
+def load_network(model: Path) -> Any:
+    """The weights of a model's folder."""
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(model)
-
-
-def calculator_example() -> Any:
-    """The module that makes the tiny model."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "calculator"))
-    import make_model
-
-    return make_model
 
 
 def scripted_engine(tokenizer: Any) -> ScriptedEngine:
@@ -180,25 +171,38 @@ def scripted_engine(tokenizer: Any) -> ScriptedEngine:
     )
 
 
-def main() -> None:
-    """Read the command line and show the bridges."""
+def run_example(description: str | None, show: Show) -> None:
+    """Read the command line, and show the bridges over a model.
+
+    Args:
+        description: What the example is about.
+        show: Shows them, given a renderer and an engine.
+    """
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--engine", choices=("scripted", "transformers"), default="scripted")
     parser.add_argument("--model", type=Path, metavar="DIR", help="a Hugging Face model's folder")
     arguments = parser.parse_args()
-    tokenizer = load_tokenizer(arguments.model)
+    with tempfile.TemporaryDirectory() as scratch:
+        model = arguments.model or Path(scratch)
+        if arguments.model is None:
+            make_small_model(model, (turn for turns in SCRIPT for turn in turns))
+        _show_with(show, arguments.engine, model)
+
+
+def _show_with(show: Show, engine_name: str, model: Path) -> None:
+    """Show the bridges over scripted turns, or over those of the model."""
+    tokenizer = load_tokenizer(model)
     renderer = load_renderer(tokenizer)
-    if arguments.engine == "scripted":
+    if engine_name == "scripted":
         print("The model's turns and their logprobs are scripted: no model takes part.")
         asyncio.run(show(renderer, scripted_engine(tokenizer)))
         return
     from retrain.engine.transformers_engine import TransformersEngine
 
     print("The model's turns are sampled by the in-process engine.")
-    network = load_network(arguments.model, tokenizer)
-    engine = TransformersEngine(network, max_slots=len(SEEDS), max_seq_len=POSITIONS)
+    engine = TransformersEngine(load_network(model), max_slots=len(SEEDS), max_seq_len=POSITIONS)
     try:
         asyncio.run(show(renderer, engine))
     finally:
@@ -206,4 +210,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_example(__doc__, show)
