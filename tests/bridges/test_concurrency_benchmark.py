@@ -108,4 +108,4 @@ def test_a_turn_that_is_missing_ends_the_run(
         return
     side.measure(players, count)
     row = json.loads(capsys.readouterr().out)
-    assert row["us_per_turn"] > 0 and row["peak_bytes"] > 0
+    assert row["us_per_turn"] > 0 and row["peak_bytes"] >= 0
