@@ -31,7 +31,7 @@ def test_a_plan_shows_what_will_happen_and_writes_nothing(workspace: Workspace) 
     )
     assert "4 = rollout_batch_size 2 x n_samples_per_prompt 2" in shown["sizes"]
     assert "1 = 4 rollouts / 4 per optimizer step" in shown["sizes"]
-    assert shown["collecting"] == "groups in play  2 = rollout_batch_size, all waited for\n\n"
+    assert shown["collecting"] == "groups in play  2 = rollout_batch_size, all waited for\n"
     assert "stop tokens: 2 '<|im_end|>'" in shown["chat template"]
     assert shown["what cannot be honoured, and warnings"].strip() == "none"
     assert not workspace.output.exists()
