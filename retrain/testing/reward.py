@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from retrain.reward.calculator import RewardCalculator
 from retrain.reward.components import ComponentKind, RewardComponent, Scored
 from retrain.runtime import EventLoopThread
 from retrain.testing.canned.episodes import EPISODES, canned_episode
-from retrain.testing.wording import fail, require, require_unchanged
+from retrain.testing.wording import fail, require
 from retrain.types import Trajectory
 
 Episodes = Callable[[], Mapping[str, Trajectory]]
@@ -82,16 +81,6 @@ class RewardSuite:
             )
         total = 0.0 if score.total is None else score.total
         require(math.isfinite(total), "the reward is not finite", expected="finite", came=total)
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_the_episode_is_left_as_it_was(
-        self, calculator: RewardCalculator, episodes: Episodes, name: str
-    ) -> None:
-        """Other rewards, the advantages and the trainer read the same trajectory."""
-        episode = episodes()[name]
-        before = copy.deepcopy(episode)
-        _scores(calculator, [episode])
-        require_unchanged("trajectory", before, episode)
 
     def test_order_does_not_count(self, calculator: RewardCalculator, episodes: Episodes) -> None:
         """An episode's reward hangs neither on its place nor on what was scored before it."""

@@ -51,7 +51,8 @@ def test_a_changed_reward_is_shown_and_exits_with_1(taped: Workspace) -> None:
     result = taped.run("parity", "--tape", "a.tape", "--backend", "slime")
     assert result.exit_code == 1
     assert "warning: environment.type: 'cli_environments:Wordy' on the tape" in result.stderr
-    assert re.search(r"slime: 4 x reward, 4 x reward\w*, \d x advantage; the first one:\n", result.stdout)
+    words = r"slime: 4 x reward, 4 x reward\w*, \d x advantage; the first one:\n"
+    assert re.search(words, result.stdout)
     assert re.search(r"slime, sample 0: reward\n  tape:  \d.*\n  slime: 0.5\n", result.stdout)
 
 

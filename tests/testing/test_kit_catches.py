@@ -107,8 +107,6 @@ CAUGHT = {
         "TestNotANumber": ("test_every_episode_gets_a_finite_number", "returned nan"),
         "TestReturnsText": ("test_every_episode_gets_a_finite_number", "expected a number"),
         "TestRaisesOnNonsense": ("test_every_episode_gets_a_finite_number", "'empty'"),
-        "TestMutatesTheTrajectory": ("test_the_episode_is_left_as_it_was", ".info was changed"),
-        "TestMutatesAFrozenField": ("test_the_episode_is_left_as_it_was", "trajectory.reward"),
         "TestDependsOnOrder": ("test_order_does_not_count", "in another order"),
         "TestRemembers": ("test_the_same_episode_gets_the_same_reward", "the second time"),
         "TestNormalisesOverTheBatch": ("test_neighbours_do_not_count", "alone"),

@@ -37,24 +37,6 @@ class TestReturnsText(RewardSuite):
         return lambda trajectory: "1.0"
 
 
-class TestMutatesTheTrajectory(RewardSuite):
-    def make_reward(self) -> Any:
-        def reward(trajectory: Any) -> float:
-            trajectory.turns[-1].info["scored"] = True
-            return 1.0
-
-        return reward
-
-
-class TestMutatesAFrozenField(RewardSuite):
-    def make_reward(self) -> Any:
-        def reward(trajectory: Any) -> float:
-            object.__setattr__(trajectory, "reward", 1.0)
-            return 1.0
-
-        return reward
-
-
 class TestDependsOnOrder(RewardSuite):
     """Batched, and answers in the order of lengths rather than of episodes."""
 
