@@ -6,6 +6,7 @@ BIN := .venv/bin
 CALCULATOR := examples/calculator
 DEMO_RUN := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 SEED ?= 42
+PYTEST_OPTIONS ?=
 
 .PHONY: install demo test lint
 
@@ -31,4 +32,4 @@ lint: install
 	$(BIN)/mypy retrain bridges backends
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_OPTIONS)
