@@ -102,6 +102,7 @@ class DataFormatBridge:
             rollout_id=trajectory.index,
             prompt=_prompt(trajectory),
             tokens=[*segment.prompt_ids, *response],
+            multimodal_inputs={"images": list(segment.images)} if segment.images else None,
             response=self.renderer.decode(response) if segment.turns else "",
             response_length=len(response),
             label=trajectory.task.label,
@@ -167,7 +168,12 @@ def _prompt(trajectory: Trajectory) -> str | list[dict[str, Any]]:
     if isinstance(prompt, str):
         return prompt
     messages: list[dict[str, Any]] = _MESSAGES.dump_python(prompt, mode="json")
-    return messages
+    return [without_no_images(message) for message in messages]
+
+
+def without_no_images(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as JSON, which says nothing of images where it shows none."""
+    return {key: value for key, value in message.items() if key != "images" or value}
 
 
 def _cache_info(segment: Segment) -> PrefixCacheInfo:
@@ -191,6 +197,8 @@ def _make_notes(trajectory: Trajectory, segment: Segment, position: int) -> dict
             for turn in segment.turns
         ],
     }
+    if segment.images:
+        notes["images"] = list(segment.images)
     if position:
         notes["seed"] = _SEED.dump_python(trajectory.seed, mode="json")
     else:
@@ -223,4 +231,4 @@ def _segment(sample: Sample, notes: dict[str, Any]) -> Segment:
         fields = {key: value for key, value in note.items() if key not in ("output", "env")}
         turns.append(_TURN.validate_python({**fields, **tokens}))
         at = end
-    return Segment(tuple(sample.prompt_ids), tuple(turns))
+    return Segment(tuple(sample.prompt_ids), tuple(turns), tuple(notes.get("images", ())))

@@ -11,6 +11,7 @@ from bridges.environment import EnvironmentBridge
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.toolbox import chosen_names
 from retrain.errors import DataError, EngineFailure
 from retrain.rendering.base import TurnRenderer
 from retrain.rollout.messages import read_messages
@@ -34,14 +35,15 @@ async def demonstration_samples(
         tasks: Rows with `messages` in their metadata, as `prompt_source` reads them.
         renderer: The model's renderer.
         limits: Bounds of an episode; a demonstration that does not fit is an error.
-        tools: The tools that the prompt lists.
+        tools: The tools that the prompt lists; of a row whose metadata has a list of names under
+            `tools`, only these.
 
     Raises:
         DataError: Naming the row that cannot be used.
     """
     samples: list[Sample] = []
     for index, task in enumerate(tasks):
-        samples += await _samples(index, task, renderer, limits, tools)
+        samples += await _samples(index, task, renderer, limits, _chosen(task, tools))
     return samples
 
 
@@ -54,7 +56,8 @@ async def _samples(
 ) -> list[Sample]:
     messages = conversation(task)
     recording = _Recording(messages, tools)
-    bridge = EnvironmentBridge(renderer, lambda: recording, replace(limits, engine_retries=0))
+    bounds = replace(limits, engine_retries=0, stop_strings=())
+    bridge = EnvironmentBridge(renderer, lambda: recording, bounds)
     trajectory = await bridge.run(
         task,
         engine=_Player(messages, renderer, tools),
@@ -66,6 +69,16 @@ async def _samples(
         raise DataError(f"demonstration {task.id!r} cannot be used: {reason}")
     imitated = replace(trajectory, reward=1.0, group_index=index, index=index)
     return DataFormatBridge(renderer).to_samples(imitated, advantage=1.0)
+
+
+def _chosen(task: Task, tools: Sequence[ToolSchema]) -> Sequence[ToolSchema]:
+    """The tools that a row's prompt lists, as `ToolEnvironment` chooses them for an episode."""
+    by_name = {str(tool["function"]["name"]): tool for tool in tools}
+    try:
+        names = chosen_names(task, by_name) if tools else None
+    except ValueError as error:
+        raise DataError(f"demonstration {task.id!r} cannot be used: {error}") from error
+    return tools if names is None else [by_name[name] for name in by_name if name in names]
 
 
 def conversation(task: Task) -> tuple[Message, ...]:

@@ -20,11 +20,13 @@ class Reply:
         ids: What the reply appends to the stream; of a rewritten history the whole new prompt.
         messages: What the environment said: of a history that it repeated only what is new.
         rewritten: Whether `ids` begin a new stream.
+        images: The images that `ids` show, in order.
     """
 
     ids: list[int]
     messages: tuple[Message, ...]
     rewritten: bool = False
+    images: tuple[str, ...] = ()
 
 
 class History(Protocol):
@@ -92,11 +94,11 @@ class KeptHistory:
             if _whole(messages)[: len(known)] != known:
                 self._given, self._rounds = messages, []
                 ids = self._renderer.whole(messages, self._prompt, tools)
-                return Reply(ids, messages, rewritten=True)
+                return Reply(ids, messages, rewritten=True, images=images_of(messages))
             messages = messages[len(known) :]
         self._rounds.append((turn, messages))
         ids = self._renderer.delta(turn.action, messages, stream[-1], tools)
-        return Reply(ids, messages)
+        return Reply(ids, messages, images=images_of(messages))
 
     def _known(self, last: Turn) -> tuple[Message, ...]:
         """Everything said so far, the model's turns as the environment was given them."""
@@ -139,7 +141,14 @@ class TemplateHistory:
             self._messages = (*self._messages, turned, *said)
         whole = self._renderer.whole(self._messages, self._prompt, tools)
         more = self._renderer.continuation(stream, whole)
-        return Reply(whole, said, rewritten=True) if more is None else Reply(more, said)
+        if more is None:
+            return Reply(whole, said, rewritten=True, images=images_of(self._messages))
+        return Reply(more, said, images=images_of(said))
+
+
+def images_of(messages: Sequence[Message]) -> tuple[str, ...]:
+    """The paths or URLs of what messages show, in order."""
+    return tuple(image.source for message in messages for image in message.images)
 
 
 def _whole(messages: tuple[Message, ...]) -> tuple[Message, ...]:

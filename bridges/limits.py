@@ -21,6 +21,7 @@ class EpisodeLimits:
         step_timeout: Seconds that one `reset`, `step` or `close` may take.
         generate_timeout: Seconds that the engine may take for one turn.
         engine_retries: How often a failed turn is asked again, with the same seed.
+        stop_strings: Texts that end a turn.
         max_restarts: How often an episode whose worker died begins again, with the same seeds.
     """
 
@@ -33,6 +34,7 @@ class EpisodeLimits:
     generate_timeout: float | None = 600.0
     engine_retries: int = 2
     max_restarts: int = 3
+    stop_strings: tuple[str, ...] = ()
 
     def room(self, stream_len: int, response_len: int) -> tuple[int, StopReason]:
         """How many tokens still fit, and which bound ends the episode when none does.

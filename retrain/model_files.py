@@ -72,6 +72,21 @@ def vocabulary_size(config: RunConfig, model_dir: str | Path | None) -> int | No
     return size if isinstance(size, int) else None
 
 
+def why_text_only(config: RunConfig, model_dir: str | Path | None = None) -> str | None:
+    """Why a model can be shown no images; None where its configuration describes how it sees."""
+    name = str(model_dir or config.model.name_or_path)
+    try:
+        found = _model_config(config, model_dir)
+    except ConfigError:
+        return f"{name!r} has no configuration that says how it reads images"
+    if getattr(found, "vision_config", None) is not None:
+        return None
+    return (
+        f"{name!r} reads text only (model type {found.model_type!r}); name a model that reads "
+        "images, such as one of Qwen's VL models"
+    )
+
+
 def model_structure(config: RunConfig, model_dir: str | Path | None = None) -> dict[str, Any]:
     """What tells one model's weights from another's: its kind and its sizes, where they are given.
 
@@ -116,6 +131,10 @@ def vocabulary_difference(config: RunConfig, weights: str | Path) -> str | None:
 
 
 def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:
+    return _model_config(config, model_dir).get_text_config()
+
+
+def _model_config(config: RunConfig, model_dir: str | Path | None) -> Any:
     model = config.model
     name = str(model_dir or model.name_or_path)
     try:
@@ -127,7 +146,7 @@ def _text_config(config: RunConfig, model_dir: str | Path | None) -> Any:
         raise ConfigError(
             f"model.name_or_path: no model configuration in {name!r} ({reason})"
         ) from error
-    return loaded.get_text_config()
+    return loaded
 
 
 def _revision(config: RunConfig, model_dir: str | Path | None) -> dict[str, Any]:

@@ -157,9 +157,10 @@ def _fill_group(
 ) -> list[Any]:
     slots = context.composition.data_format.group_samples(group, fresh=fresh)
     members = collecting.drawing.members(group.index)
+    vision = context.composition.image_processor
     rows = zip(members, slots, group.trajectories, strict=True)
     filled = [
-        fill(target, slot, answers_to(trajectory, collecting.answers), args)
+        fill(target, slot, answers_to(trajectory, collecting.answers), args, vision)
         for target, slot, trajectory in rows
     ]
     return [_trainable(item, args) for item in filled]

@@ -20,6 +20,7 @@ from retrain.engine.sglang_engine import SGLangEngine
 from retrain.engine.sglang_protocol import ROUTING_HEADER, generate_body
 from retrain.errors import ConfigError, EngineFailure, boundary
 from retrain.model_files import load_tokenizer, vocabulary_size
+from retrain.vision import VisionProcessor
 
 _OURS = ("max_new_tokens", "stop_token_ids", "no_stop_trim")
 """Sampling parameters that follow from the episode, whatever slime says."""
@@ -79,6 +80,7 @@ class RouterEngine(SGLangEngine):
         routed_experts: bool = False,
         timeout: float | None = None,
         post: Post | None = None,
+        vision: VisionProcessor | None = None,
     ) -> None:
         """Take the router.
 
@@ -90,11 +92,12 @@ class RouterEngine(SGLangEngine):
             timeout: Seconds that one request may take; None bounds it by nothing here.
             post: Sends a request, and sends it again where it fails; None sends it as
                 `SGLangEngine` does, with slime's patience.
+            vision: The model's image processor; None takes no images.
         """
         settings = replace(PATIENCE, timeout=timeout or math.inf)
         if post is not None:
             settings = replace(settings, retries=0)
-        super().__init__(url, router=True, settings=settings, model=model)
+        super().__init__(url, router=True, settings=settings, model=model, vision=vision)
         self._send_seeds = seeded
         self._routed_experts = routed_experts
         self._post = post
@@ -127,7 +130,7 @@ class RouterEngine(SGLangEngine):
         body["sampling_params"] = {**body["sampling_params"], **slimes}
         if self._routed_experts:
             body["return_routed_experts"] = True
-        return body
+        return {**body, **self._shown(turn)}
 
     async def _ask(self, url: str, body: dict[str, Any], headers: Mapping[str, str]) -> Any:
         if self._post is None:
@@ -181,4 +184,5 @@ def router_engine(composition: Composition, args: Any) -> RouterEngine:
         routed_experts=bool(getattr(args, "use_rollout_routing_replay", False)),
         timeout=composition.environment.limits.generate_timeout,
         post=framework().post() if getattr(args, "use_distributed_post", False) else None,
+        vision=composition.image_processor,
     )

@@ -41,13 +41,14 @@ async def evaluate(context: Context, args: Any, rollout_id: int) -> Any:
     rollouts = context.rollouts(evaluation=True)
     requests = [GroupRequest(n, task, 0) for n, task in enumerate(context.evaluation_tasks)]
     groups = await rollouts.collect(requests)
-    answers = answers_of(rollouts)
+    answers, vision = answers_of(rollouts), context.composition.image_processor
     played: list[Any] = []
     for group in groups:
         targets = group_samples(requests[group.index], rollouts.settings.n_samples)
         slots = context.composition.data_format.group_samples(group)
         for target, slot, trajectory in zip(targets, slots, group.trajectories, strict=True):
-            played += flat([fill(target, slot, answers_to(trajectory, answers), args)])
+            given = answers_to(trajectory, answers)
+            played += flat([fill(target, slot, given, args, vision)])
     seconds = time.perf_counter() - began
     metrics = batch_metrics(groups, seconds=seconds, prefix=EVALUATION)
     if context.log is not None:

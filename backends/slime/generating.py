@@ -60,7 +60,8 @@ async def generate_episode(
         return _fill_so_far(context, args, sample, live)
     scored, later = await _scored(context, played)
     samples = context.composition.data_format.to_samples(scored)
-    filled = fill(sample, samples, answers_to(scored, live.answers), args)
+    vision = context.composition.image_processor
+    filled = fill(sample, samples, answers_to(scored, live.answers), args, vision)
     for sibling in flat([filled]) if later else ():
         sibling.reward = None
     if _partial(args) and args.mask_offpolicy_in_partial_rollout:
@@ -100,7 +101,8 @@ def _fill_so_far(context: Context, args: Any, sample: Any, live: LiveEpisode) ->
     composition = context.composition
     trajectory, answers = live.so_far(task, seed, composition.renderer.parse)
     placed = replace(trajectory, group_index=place.request.index, index=sample.index)
-    return fill(sample, composition.data_format.to_samples(placed), answers, args)
+    vision = composition.image_processor
+    return fill(sample, composition.data_format.to_samples(placed), answers, args, vision)
 
 
 def _mask_stale(filled: Any, stale: Sequence[int]) -> None:

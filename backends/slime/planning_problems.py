@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backends.base import Problem, Severity
+from backends.images import image_problems
 from backends.slime.planning_refusals import refusals
 from backends.slime.sizes import BatchSizes, Parallelism
 from retrain.config import RunConfig
@@ -23,7 +24,27 @@ def config_problems(
         options: Its `slime_X` options.
         remote_code: Whether the model brings code of its own.
     """
-    return [*refusals(config, options, remote_code=remote_code), *_warnings(config)]
+    return [
+        *refusals(config, options, remote_code=remote_code),
+        *image_problems(config, _image_refusals(config, options)),
+        *_warnings(config),
+    ]
+
+
+def _image_refusals(
+    config: RunConfig, options: Mapping[str, Any]
+) -> Mapping[str, tuple[bool, str]]:
+    return {
+        f"{_HYPER}.slime_spec": (
+            not options.keys() & {"spec", "custom_model_provider_path"},
+            "Megatron's model reads text only unless another provider is named: slime has one for "
+            "Qwen3.5, slime_spec: [slime_plugins.models.qwen3_5_vl, get_qwen3_5_vl_model_provider]",
+        ),
+        "slime_laptop": (
+            config.slime_laptop is not None,
+            "the laptop's engine takes none; remove the section, and train on GPUs",
+        ),
+    }
 
 
 def spread_problems(

@@ -9,18 +9,24 @@ from typing import Any
 from backends.slime.engine import Answer, Answers
 from backends.slime.framework import framework
 from backends.slime.replay import complete_replay
+from backends.slime.showing import images_of_notes, show_images
 from backends.slime.spans import add_spans
 from bridges.data_format import KEY
 from retrain.rollout.gate import part_seed
 from retrain.sample import PrefixCacheInfo, Sample, SpecInfo, Status
 from retrain.types import Trajectory
+from retrain.vision import VisionProcessor
 
 _UNKNOWN_REWARD = 0.0
 """What slime needs where no reward is known; the sample is removed, and does not vote."""
 
 
 def fill(
-    target: Any, samples: Sequence[Sample], answers: Iterable[Sequence[Answer]], args: Any
+    target: Any,
+    samples: Sequence[Sample],
+    answers: Iterable[Sequence[Answer]],
+    args: Any,
+    vision: VisionProcessor | None = None,
 ) -> Any:
     """Write an episode into the sample that slime gave for it.
 
@@ -30,6 +36,7 @@ def fill(
         answers: What the servers said about its turns, in order: one answer for each request that
             a turn took; none where no server of SGLang's wrote it.
         args: Slime's arguments.
+        vision: The model's image processor; None where it reads no images.
 
     Returns:
         `target` itself; where there are several segments, a list of it and its siblings, which
@@ -40,6 +47,7 @@ def fill(
     rest = iter(answers)
     for sibling, sample in zip(siblings, samples, strict=True):
         _write(sibling, sample, rest, args)
+        show_images(sibling, sample, vision)
     return target if len(siblings) == 1 else siblings
 
 
@@ -118,6 +126,7 @@ def ours(sample: Any) -> Sample:
         rollout_id=sample.rollout_id,
         prompt=sample.prompt,
         tokens=list(sample.tokens),
+        multimodal_inputs=images_of_notes(sample),
         response=sample.response,
         response_length=length,
         label=sample.label,

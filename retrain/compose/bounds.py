@@ -33,6 +33,7 @@ def episode_limits(config: RunConfig, positions: int | None = None) -> EpisodeLi
         generate_timeout=rollout.generate_timeout,
         engine_retries=rollout.engine_retries,
         max_restarts=rollout.executor.max_restarts,
+        stop_strings=rollout.stop_strings,
     )
 
 

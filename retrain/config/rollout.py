@@ -152,6 +152,9 @@ class RolloutConfig(Section):
         default=0.5, ge=0, le=1, description="share of a batch that may fail before the run stops"
     )
     max_turns: Positive | None = Field(default=None, description="model turns of an episode")
+    stop_strings: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], Field(strict=False)
+    ] = Field(default=(), description="a turn ends behind the token that completes one of them")
     step_timeout: Seconds = Field(default=60.0, description="seconds for reset, step or close")
     generate_timeout: Seconds = Field(default=600.0, description="seconds for one model turn")
     reward_timeout: Seconds = Field(default=60.0, description="seconds for one reward function")

@@ -11,6 +11,7 @@ from retrain.engine.base import InferenceEngine
 from retrain.errors import ConfigError
 from retrain.registry import Registry
 from retrain.signatures import check_config
+from retrain.vision.base import VisionProcessor
 
 ENGINES: Registry[Callable[..., InferenceEngine]] = Registry("engine", "retrain.engines")
 """Name -> a callable `(context: EngineContext, **options) -> InferenceEngine`."""
@@ -36,6 +37,7 @@ class EngineContext:
         concurrency: Most episodes in play at the same time.
         vocab_size: Ids that the model knows are below it; None where not known.
         encode: The tokenizer, without special tokens added; None checks no server's vocabulary.
+        vision: The model's image processor; None where it reads no images.
     """
 
     model: ModelConfig
@@ -43,6 +45,7 @@ class EngineContext:
     concurrency: int
     vocab_size: int | None = None
     encode: Callable[[str], Sequence[int]] | None = None
+    vision: VisionProcessor | None = None
 
 
 def make_engine(

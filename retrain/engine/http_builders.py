@@ -21,7 +21,9 @@ def build_sglang(
 ) -> SGLangEngine:
     """Engine over SGLang servers; see `SGLangEngine` and `HttpSettings`."""
     settings = HttpSettings(api_key_env=api_key_env, timeout=timeout, retries=retries)
-    return SGLangEngine(urls, router=router, settings=settings, model=_served(context))
+    return SGLangEngine(
+        urls, router=router, settings=settings, model=_served(context), vision=context.vision
+    )
 
 
 def build_openai(

@@ -53,11 +53,13 @@ class TurnRequest:
         input_ids: The whole stream so far.
         params: How to sample.
         seed: The turn's seed.
+        images: What the stream shows, in order.
     """
 
     input_ids: list[int]
     params: SamplingParams
     seed: int
+    images: tuple[str, ...] = ()
 
 
 class HttpEngine(ABC):
@@ -128,9 +130,12 @@ class HttpEngine(ABC):
                 is impossible.
             ConfigError: A server cannot be used as it is, or not with these `params`.
         """
-        if images:
-            raise EngineFailure("engines over HTTP take no images")
-        turn = TurnRequest(list(input_ids), params, seed)
+        if images and not self.capabilities.images:
+            raise EngineFailure(
+                "this engine takes no images; those that do are transformers and sglang, with a "
+                "model that reads images"
+            )
+        turn = TurnRequest(list(input_ids), params, seed, tuple(images or ()))
         check_request(turn.input_ids, params, self._model)
         session = self._sessions.setdefault(session_id, Session(session_id))
         if session.task is not None:

@@ -21,10 +21,12 @@ from retrain.engine.sglang_protocol import (
     NO_LOGPROBS,
     ROUTING_HEADER,
     generate_body,
+    image_body,
     read_generation,
 )
 from retrain.engine.sglang_weights import SGLangWeights
-from retrain.errors import ConfigError, EngineFailure
+from retrain.errors import ConfigError, DataError, EngineFailure, RenderingFailure
+from retrain.vision.base import VisionProcessor, refuse_forged
 
 
 class SGLangEngine(HttpEngine):
@@ -43,6 +45,7 @@ class SGLangEngine(HttpEngine):
         router: bool = False,
         settings: HttpSettings | None = None,
         model: ServedModel | None = None,
+        vision: VisionProcessor | None = None,
     ) -> None:
         """Take the servers; none is asked before `start`, or the first `generate`.
 
@@ -52,6 +55,7 @@ class SGLangEngine(HttpEngine):
                 must be reachable from here under the URLs that it lists.
             settings: Times, retries and the API key.
             model: What the servers must serve; None checks nothing.
+            vision: The model's image processor; None takes no images.
 
         Raises:
             ConfigError: A URL cannot be one, the API key is not set, or there are two routers.
@@ -61,6 +65,7 @@ class SGLangEngine(HttpEngine):
         if router and len(self.urls) > 1:
             raise ConfigError("engine.urls: name one router, or several servers with router: false")
         self._router = router
+        self._vision = vision
         self._weights = SGLangWeights(self._client)
         self._modes: dict[Server, LogprobMode] = {}
         self._seeded: dict[Server, bool] = {}
@@ -69,7 +74,8 @@ class SGLangEngine(HttpEngine):
     def capabilities(self) -> EngineCapabilities:
         """Abortable, with weight updates; seeded once `start` has found all servers to be so."""
         seeded = bool(self._seeded) and all(self._seeded.values())
-        return EngineCapabilities(seeded=seeded, abortable=True, weight_update=True)
+        seen = self._vision is not None
+        return EngineCapabilities(seeded=seeded, abortable=True, images=seen, weight_update=True)
 
     @property
     def weight_version(self) -> str:
@@ -151,7 +157,22 @@ class SGLangEngine(HttpEngine):
                 "or set algorithm.hyperparameters.temperature: 1"
             )
         reply = await self._send(server, session, turn)
-        return read_generation(server.url, reply, len(turn.input_ids), self._version())
+        generation = read_generation(server.url, reply, len(turn.input_ids), self._version())
+        refuse_forged(generation.output_ids, self._vision)
+        return generation
+
+    def _shown(self, turn: TurnRequest) -> dict[str, Any]:
+        """What of a request shows images, in place of the plain ids; nothing where there are none.
+
+        Raises:
+            EngineFailure: An image cannot be read, or does not stand in the stream.
+        """
+        if not turn.images or self._vision is None:
+            return {}
+        try:
+            return image_body(turn.input_ids, turn.images, self._vision)
+        except (DataError, RenderingFailure) as error:
+            raise EngineFailure(str(error)) from error
 
     async def _send(self, server: Server, session: Session, turn: TurnRequest) -> Any:
         """Ask for one turn and give the answer's JSON."""
@@ -160,7 +181,7 @@ class SGLangEngine(HttpEngine):
         return await self._client.ask(
             "POST",
             f"{server.url}/generate",
-            body={**body, "rid": session.request_id},
+            body={**body, **self._shown(turn), "rid": session.request_id},
             headers={ROUTING_HEADER: session.uid},
         )
 

@@ -5,11 +5,15 @@ The protocol is that of SGLang 0.5.15: `srt/managers/io_struct.py` (GenerateReqI
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 from retrain.engine.base import Generation, SamplingParams
 from retrain.engine.http_answer import check_prompt_tokens, check_stop_kept, finish_reason
 from retrain.errors import EngineFailure
+from retrain.vision.base import VisionProcessor, collapse
 
 ROUTING_HEADER = "X-SMG-Routing-Key"
 """By which sglang-router sends a session's turns to one worker (its policy `manual`)."""
@@ -17,6 +21,34 @@ NO_LOGPROBS = (
     "the server gives no logprobs of the tokens that it writes, and training needs them; it must "
     "be a SGLang server that answers /generate with return_logprob"
 )
+
+
+def image_body(
+    input_ids: Sequence[int], images: Sequence[str], vision: VisionProcessor
+) -> dict[str, Any]:
+    """The part of a request that shows images: one placeholder for each, and the images as PNG.
+
+    SGLang puts as many placeholders in as its own image processor counts, and keeps the other ids
+    as they are (`SGLANG_MM_AVOID_RETOKENIZE`, on by default; a server without it decodes the ids
+    and encodes the text again). Images go in the size that the processor gives them, so that it
+    counts as ours does; `read_generation` compares the sums.
+
+    Args:
+        input_ids: The stream, each image as the placeholders that it takes.
+        images: The images, in their order.
+        vision: Counts and resizes.
+    """
+    return {
+        "input_ids": collapse(input_ids, images, vision),
+        "image_data": [png_uri(vision.picture(image)) for image in images],
+    }
+
+
+def png_uri(picture: Any) -> str:
+    """An RGB picture of Pillow as a `data:` URI, without loss."""
+    written = BytesIO()
+    picture.save(written, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(written.getvalue()).decode('ascii')}"
 
 
 def generate_body(input_ids: list[int], params: SamplingParams, seed: int | None) -> dict[str, Any]:

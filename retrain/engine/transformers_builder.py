@@ -9,4 +9,9 @@ from retrain.engine.transformers_loading import load_engine
 
 def build_transformers(context: EngineContext) -> TransformersEngine:
     """The in-process engine; it has no options of its own."""
-    return load_engine(context.model, longest=context.max_context_len, most=context.concurrency)
+    return load_engine(
+        context.model,
+        longest=context.max_context_len,
+        most=context.concurrency,
+        vision=context.vision,
+    )

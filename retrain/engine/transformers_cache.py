@@ -19,11 +19,15 @@ _FIRST_CAPACITY = 64
 
 
 class Span(NamedTuple):
-    """Tokens to compute: `ids` of one slot, from position `start`."""
+    """Tokens to compute: `ids` of one slot, from position `start`, and the images that they show.
+
+    Images are given with the whole prompt, at position 0.
+    """
 
     slot: int
     start: int
     ids: Sequence[int]
+    images: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from retrain.engine.transformers_mode import GenerationMode
 from retrain.engine.transformers_scheduler import Request, Scheduler
 from retrain.engine.transformers_worker import Worker
 from retrain.errors import ConfigError, EngineFailure
+from retrain.vision.base import VisionProcessor, refuse_forged
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class TransformersEngine:
         prefill_chunk: int = 1024,
         eviction_grace: float = 0.05,
         weight_version: str = "0",
+        vision: VisionProcessor | None = None,
     ) -> None:
         """Take a model and start the engine's thread; KV memory is taken when it is needed.
 
@@ -61,6 +63,7 @@ class TransformersEngine:
             eviction_grace: Seconds for which an episode keeps its slot after a turn although
                 another one waits for a slot.
             weight_version: The weights to begin with.
+            vision: The model's image processor; None takes no images.
 
         Raises:
             ConfigError: A size that cannot be; the message names it.
@@ -71,7 +74,8 @@ class TransformersEngine:
         self.fallback_reason = why_no_slots(config)
         self._max_seq_len = max_seq_len
         self._vocabulary = int(config.get_text_config().vocab_size)
-        forward: Forward = SingleRowForward(model)
+        self._vision = vision
+        forward: Forward = SingleRowForward(model, vision)
         one: int | None = None
         if self.fallback_reason is None:
             one = slot_bytes(config, max_seq_len, autocast_dtype or _type_of(model))
@@ -94,8 +98,9 @@ class TransformersEngine:
 
     @property
     def capabilities(self) -> EngineCapabilities:
-        """Seeded and abortable."""
-        return EngineCapabilities(seeded=True, abortable=True)
+        """Seeded and abortable; with images where there is an image processor."""
+        seen = self._vision is not None
+        return EngineCapabilities(seeded=True, abortable=True, images=seen)
 
     async def generate(
         self,
@@ -114,11 +119,13 @@ class TransformersEngine:
         Raises:
             EngineFailure: The request cannot be served, a step failed, or the engine is closed.
         """
-        if images:
-            raise EngineFailure("the in-process engine takes no images")
-        request = Request(session_id, list(input_ids), params, seed)
+        if images and self._vision is None:
+            raise EngineFailure("the in-process engine takes no images with this model")
+        request = Request(session_id, list(input_ids), params, seed, tuple(images or ()))
         self._check(request)
-        return await self._worker.run(request)
+        generation = await self._worker.run(request)
+        refuse_forged(generation.output_ids, self._vision)
+        return generation
 
     async def abort(self, session_id: str) -> None:
         """End the session's running request with what it has written so far, if it has one."""

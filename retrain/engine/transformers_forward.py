@@ -17,6 +17,7 @@ from retrain.engine.transformers_architectures import attention_windows, layer_k
 from retrain.engine.transformers_cache import SlotCache, Span, StepLayout, lay_out
 from retrain.engine.transformers_lean import LeanDecoder, lean_decoder, only_wrapped, same_logits
 from retrain.engine.transformers_slots import Copied
+from retrain.vision.base import VisionProcessor
 
 
 class Forward(Protocol):
@@ -121,24 +122,38 @@ class SlotForward:
 
 @dataclass(slots=True)
 class _Row:
-    """What one session has computed: its stream, and the model's state after it."""
+    """What one session has computed: its stream, and the model's state after it.
+
+    `shifts` is how far images have moved the positions of the tokens behind them, which models with
+    multimodal rotary positions keep on themselves, for the last row that they computed.
+    """
 
     stream: list[int] = field(default_factory=list)
     state: Mapping[str, Cache] = field(default_factory=dict)
+    images: Sequence[str] = ()
+    shifts: Sequence[Any] = ()
 
 
 class SingleRowForward:
     """One forward per session, on the model's own cache, made anew for every request.
 
     For recurrent and unknown architectures, whose state cannot be cut back to a prefix and whose
-    rows cannot be padded. A model that returns no cache computes its stream again for every token.
+    rows cannot be padded; and for models that read images. A model that returns no cache computes
+    its stream again for every token.
     """
 
     keeps_turns = False
 
-    def __init__(self, model: nn.Module) -> None:
-        """Take any causal language model."""
+    def __init__(self, model: nn.Module, vision: VisionProcessor | None = None) -> None:
+        """Take any causal language model.
+
+        Args:
+            model: The model.
+            vision: Its image processor; None where it reads no images.
+        """
         self._model = model
+        self._vision = vision
+        self._shifting = [module for module in model.modules() if hasattr(module, "rope_deltas")]
         self._rows: dict[int, _Row] = {}
 
     def __call__(self, spans: Sequence[Span]) -> Tensor:
@@ -155,17 +170,31 @@ class SingleRowForward:
 
     def _one(self, span: Span) -> Tensor:
         if span.start == 0:
-            self._rows[span.slot] = _Row()
+            self._rows[span.slot] = _Row(images=span.images)
         row = self._rows[span.slot]
         row.stream.extend(span.ids)
         ids = list(span.ids) if row.state else row.stream
         device = next(self._model.parameters()).device
-        output = self._model(
-            input_ids=torch.tensor([ids], device=device), use_cache=True, **row.state
-        )
+        ids_BN = torch.tensor([ids], device=device)
+        images = {} if row.state else self._images(row, ids_BN)
+        self._shift(row.shifts or (None,) * len(self._shifting))
+        output = self._model(input_ids=ids_BN, use_cache=True, **images, **row.state)
+        row.shifts = [module.rope_deltas for module in self._shifting]
+        self._shift((None,) * len(self._shifting))
         row.state = _state_of(output)
         last_BV: Tensor = output.logits[:, -1].float()
         return last_BV
+
+    def _images(self, row: _Row, ids_BN: Tensor) -> Mapping[str, Any]:
+        if not row.images or self._vision is None:
+            return {}
+        inputs = self._vision.model_inputs(row.images)
+        placed = {name: value.to(ids_BN.device) for name, value in inputs.items()}
+        return {**placed, "mm_token_type_ids": (ids_BN == self._vision.placeholder_id).int()}
+
+    def _shift(self, shifts: Sequence[Any]) -> None:
+        for module, shift in zip(self._shifting, shifts, strict=True):
+            module.rope_deltas = shift
 
 
 def _state_of(output: Any) -> Mapping[str, Cache]:

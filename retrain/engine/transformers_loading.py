@@ -9,13 +9,20 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    BitsAndBytesConfig,
+)
 from transformers.utils import logging as transformers_logging
 
 from retrain.config import ModelConfig
 from retrain.engine.transformers_architectures import slots_that_fit
 from retrain.engine.transformers_engine import TransformersEngine
 from retrain.errors import ConfigError, MissingDependency
+from retrain.vision.base import VisionProcessor
 
 KV_BYTES = 2 * 1024**3
 """Memory for the engine's keys and values on a CPU; on a GPU it is a quarter of what is free."""
@@ -33,13 +40,11 @@ def load_model(model: ModelConfig) -> Any:
     """
     dtype = weight_type(model)
     quantization = _quantization(model)
+    chosen = {"revision": model.revision, "trust_remote_code": model.trust_remote_code}
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(
-            model.name_or_path,
-            dtype=dtype,
-            revision=model.revision,
-            trust_remote_code=model.trust_remote_code,
-            quantization_config=quantization,
+        config = AutoConfig.from_pretrained(model.name_or_path, **chosen)
+        loaded = model_class(config).from_pretrained(
+            model.name_or_path, dtype=dtype, quantization_config=quantization, **chosen
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0]
@@ -50,6 +55,19 @@ def load_model(model: ModelConfig) -> Any:
     if quantization is not None:
         _keep_gradients(loaded)
     return loaded
+
+
+def model_class(config: Any) -> Any:
+    """Which of transformers' automatic classes loads a model: with its eyes, where it has some.
+
+    Qwen3.5 and others can also be loaded without: images would be ignored, and an export would have
+    lost the weights that read them.
+
+    Args:
+        config: The model's configuration.
+    """
+    sees = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
 
 
 def weight_type(model: ModelConfig) -> torch.dtype:
@@ -91,13 +109,20 @@ def _keep_gradients(model: Any) -> None:
             module.support_avx512bf16_for_cpu = False
 
 
-def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> TransformersEngine:
+def load_engine(
+    model: ModelConfig,
+    *,
+    longest: int | None,
+    most: int,
+    vision: VisionProcessor | None = None,
+) -> TransformersEngine:
     """Load a model for rollouts only, onto the GPU where there is one.
 
     Args:
         model: The `model:` section.
         longest: Most tokens of an episode, the prompt included.
         most: Most episodes in play at the same time.
+        vision: The model's image processor; None takes no images.
 
     Raises:
         ConfigError: The model cannot be loaded, or no episode fits into memory.
@@ -110,11 +135,16 @@ def load_engine(model: ModelConfig, *, longest: int | None, most: int) -> Transf
     autocast = torch.bfloat16 if cuda and model.torch_dtype == "auto" else None
     quantised = model.peft is not None and model.peft.bits is not None  # loaded onto the GPU
     placed = loaded.to("cuda") if cuda and not quantised else loaded
-    return fit_engine(placed, longest=longest, most=most, autocast=autocast)
+    return fit_engine(placed, longest=longest, most=most, autocast=autocast, vision=vision)
 
 
 def fit_engine(
-    model: Any, *, longest: int | None, most: int, autocast: torch.dtype | None
+    model: Any,
+    *,
+    longest: int | None,
+    most: int,
+    autocast: torch.dtype | None,
+    vision: VisionProcessor | None = None,
 ) -> TransformersEngine:
     """Make an engine with as many KV slots as are needed and fit into memory.
 
@@ -123,6 +153,7 @@ def fit_engine(
         longest: Most tokens of an episode, the prompt included.
         most: Most episodes in play at the same time.
         autocast: What to compute in; None computes in the model's own type.
+        vision: The model's image processor; None takes no images.
 
     Raises:
         ConfigError: `longest` is not known, or not even one episode fits into memory.
@@ -135,7 +166,11 @@ def fit_engine(
     budget = torch.cuda.mem_get_info()[0] // 4 if torch.cuda.is_available() else KV_BYTES
     fit = slots_that_fit(model.config, longest, budget, autocast or model.dtype)
     return TransformersEngine(
-        model, max_slots=max(1, min(fit, most)), max_seq_len=longest, autocast_dtype=autocast
+        model,
+        max_slots=max(1, min(fit, most)),
+        max_seq_len=longest,
+        autocast_dtype=autocast,
+        vision=vision,
     )
 
 

@@ -29,6 +29,7 @@ class Request:
         prompt: The whole stream so far.
         params: How to sample.
         seed: The turn's seed.
+        images: What the prompt shows, in order.
         output_ids: What is written so far.
         logprobs: The logprob of each.
         cached_tokens: How many tokens of the prompt did not have to be computed.
@@ -40,6 +41,7 @@ class Request:
     prompt: list[int]
     params: SamplingParams
     seed: int
+    images: Sequence[str] = ()
     output_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     cached_tokens: int = 0
@@ -67,7 +69,8 @@ class _Run:
     def next_tokens(self, count: int) -> Span:
         """The next tokens of the stream that the slot does not hold."""
         start = len(self.slot.tokens)
-        return Span(self.slot.index, start, self.stream[start : start + count])
+        images = () if start else self.request.images
+        return Span(self.slot.index, start, self.stream[start : start + count], images)
 
 
 _Work = tuple[_Run, Span]

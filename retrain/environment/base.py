@@ -31,6 +31,15 @@ class Environment(ABC):
         return False
 
     @property
+    def shows_images(self) -> bool:
+        """Whether messages of `reset` or `step` may show images that the task does not bring.
+
+        Said on the class (`shows_images = True`), or by a property, it refuses a model that reads
+        text only before anything runs; unsaid, such a model fails the episode.
+        """
+        return False
+
+    @property
     def replayable(self) -> bool:
         """Whether the same seed and the same actions give the same episode, without side effects.
 

@@ -12,6 +12,7 @@ from retrain.environment.answer_checks import AnswerCheck
 from retrain.environment.base import Environment, ToolSchema
 from retrain.environment.tool_calls import cut_text, run_calls
 from retrain.environment.tool_errors import ToolErrors
+from retrain.environment.tool_text import images_beside
 from retrain.environment.toolbox import Toolbox
 from retrain.environment.tools import Tool
 from retrain.errors import ConfigError
@@ -167,6 +168,7 @@ class ToolEnvironment(Environment):
                 cut_text(text, self.max_result_chars),
                 tool_call_id=call.id,
                 name=call.name,
+                images=images_beside(text),
             )
             for call, text in zip(calls, (*texts, *[used_up] * len(unpaid)), strict=True)
         )

@@ -24,7 +24,7 @@ from retrain.environment.tool_methods_class import (
     tool_attributes,
     tool_schemas,
 )
-from retrain.environment.tool_text import join_blocks, tool_text
+from retrain.environment.tool_text import images_beside, join_blocks, tool_text
 from retrain.errors import EnvironmentFailure, ToolFailure, boundary
 from retrain.rows import task_row
 from retrain.types import Action, Message, Observation, StepResult, Task, ToolCall
@@ -175,4 +175,6 @@ def _as_error(outcome: Any) -> Any:
 
 
 def _tool_message(call: ToolCall, result: Any) -> Message:
-    return Message("tool", tool_text(call.name, result), tool_call_id=call.id, name=call.name)
+    text = tool_text(call.name, result)
+    shown = images_beside(text)
+    return Message("tool", str(text), tool_call_id=call.id, name=call.name, images=shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,19 +63,26 @@ def describe_tool(
     if not _NAME.fullmatch(tool_name):
         raise ConfigError(f"{what}: a tool's name has 1 to 64 letters, digits, '_' or '-'")
     text, documented = _read_docstring(function)
-    arguments = ArgumentModel(what, _arguments(function, what, documented, method))
-    parameters = shorten_schema(_json_schema(arguments, what))
+    given = list(_arguments(function, what, documented, method))
+    arguments = ArgumentModel(what, given)
+    parameters = shorten_schema(_json_schema(arguments, given, what))
     parameters = {"type": "object", "properties": parameters.pop("properties", {}), **parameters}
     described = {"name": tool_name, "description": description or text, "parameters": parameters}
     return ToolSpec(tool_name, {"type": "function", "function": described}, arguments)
 
 
-def _json_schema(arguments: ArgumentModel, what: str) -> Mapping[str, Any]:
+def _json_schema(
+    arguments: ArgumentModel, given: Sequence[Argument], what: str
+) -> Mapping[str, Any]:
     try:
         return arguments.model.model_json_schema(schema_generator=_QuietGenerator)
     except PydanticUserError as error:
+        if len(given) > 1:
+            for one in given:
+                _json_schema(ArgumentModel(what, [one]), [one], what)
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"{what}: JSON cannot express one of its types: {reason}") from error
+        named = f"parameter {given[0].name!r}: " if len(given) == 1 else ""
+        raise ConfigError(f"{what}: {named}JSON cannot express its type: {reason}") from error
 
 
 def _arguments(
@@ -103,14 +110,14 @@ def _type_hints(function: Callable[..., Any], what: str) -> dict[str, Any]:
 
 
 def _refuse_images(hint: Any, what: str) -> None:
-    """See at start-up that no tool says that it returns images, which no reply can show."""
+    """See at start-up that no tool says that it returns an image of another library's own kind."""
     for inner in typing.get_args(hint):
         _refuse_images(inner, what)
     module, name = getattr(hint, "__module__", ""), getattr(hint, "__name__", "")
-    if name == "Image" and module.split(".")[0] in ("PIL", "fastmcp", "mcp"):
+    if name == "Image" and module.split(".")[0] in ("fastmcp", "mcp"):
         raise ConfigError(
-            f"{what}: returns an image ({module}.{name}); a tool's answer is text or JSON, since "
-            "replies show no images; return a description"
+            f"{what}: returns an image of MCP's ({module}.{name}); return retrain.images.Image, or "
+            "a picture of Pillow"
         )
 
 

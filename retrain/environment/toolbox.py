@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from retrain.environment.base import ToolSchema
@@ -79,13 +79,29 @@ class Toolbox:
         Raises:
             ValueError: It names a tool that there is not, or holds no list of names.
         """
-        names = task.metadata.get(CHOICE)
+        names = chosen_names(task, self._tools)
         if names is None:
             return self
-        what = f"task {task.id!r}: metadata.{CHOICE}"
-        if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-            raise ValueError(f"{what} must be a list of tool names, got {names!r:.80}")
-        for name in names:
-            if name not in self._tools:
-                raise ValueError(f"{what}: there is no tool {name!r}; {nearest(name, self._tools)}")
         return Toolbox([tool for name, tool in self._tools.items() if name in names])
+
+
+def chosen_names(task: Task, known: Collection[str]) -> frozenset[str] | None:
+    """The names that a task's metadata has under `tools`; None where it has none.
+
+    Args:
+        task: The task.
+        known: The names that there are.
+
+    Raises:
+        ValueError: It names a tool that there is not, or holds no list of names.
+    """
+    names = task.metadata.get(CHOICE)
+    if names is None:
+        return None
+    what = f"task {task.id!r}: metadata.{CHOICE}"
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"{what} must be a list of tool names, got {names!r:.80}")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{what}: there is no tool {name!r}; {nearest(name, known)}")
+    return frozenset(names)

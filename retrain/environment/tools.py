@@ -16,9 +16,11 @@ from weakref import WeakKeyDictionary
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from retrain.environment.argument_types import typed_arguments
 from retrain.environment.base import ToolSchema
 from retrain.environment.tool_errors import ToolError, ToolErrors, error_text
 from retrain.environment.tool_spec import ToolSpec, describe_tool
+from retrain.environment.tool_text import shown_answer
 from retrain.errors import ConfigError, ToolFailure, boundary
 from retrain.signatures import problems
 from retrain.threads import DaemonThreads, call, is_async
@@ -143,7 +145,7 @@ class Tool:
                 or returned what JSON cannot express.
         """
         try:
-            checked = self.spec.arguments.validate(arguments)
+            checked = self._checked(arguments)
         except ValidationError as error:
             return f"Error: bad arguments for {self.name}: " + "; ".join(problems(error))
         limit = self.timeout if self.timeout is not None else timeout
@@ -160,6 +162,24 @@ class Tool:
             return told
         async with boundary(ToolFailure, f"tool {self.name}: its result"):
             return _as_text(result)
+
+    def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the types of the hints.
+
+        Some formats write every value as text. Such text is read as its type where it would be
+        refused otherwise, so that text stays text where the tool takes text.
+
+        Raises:
+            ValidationError: They do not fit.
+        """
+        validate = self.spec.arguments.validate
+        try:
+            return validate(arguments)
+        except ValidationError:
+            typed = typed_arguments(self.schema, arguments)
+            if typed == arguments:
+                raise
+            return validate(typed)
 
     def _note(self, error: BaseException | None, errors: ToolErrors) -> None:
         """Let people know, once for each kind of exception, what only the model would read."""
@@ -235,4 +255,7 @@ def _as_text(result: Any) -> str:
         return ""
     if isinstance(result, str):
         return str(result)
+    shown = shown_answer(result)
+    if shown is not None:
+        return shown
     return json.dumps(to_jsonable_python(result), ensure_ascii=False)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from retrain.errors import RenderingFailure
+from retrain.images import PLACEHOLDER
 from retrain.types import Message, ToolCall
 
 MessageDict = dict[str, Any]
@@ -59,8 +60,38 @@ def _with_ids(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     )
 
 
+def _content(message: Message) -> str | list[MessageDict]:
+    """Text; for a message with images the parts that the template shows, in their order."""
+    if not message.images:
+        return message.content
+    texts = message.content.split(PLACEHOLDER)
+    if len(texts) == 1:
+        return [*({"type": "image"} for _ in message.images), *_text_part(texts[0])]
+    if len(texts) - 1 != len(message.images):
+        raise RenderingFailure(
+            f"a {message.role} message has {len(message.images)} images and says {PLACEHOLDER} "
+            f"{len(texts) - 1} times; say it once for each image, or never"
+        )
+    parts = _text_part(texts[0])
+    for text in texts[1:]:
+        parts += [{"type": "image"}, *_text_part(text)]
+    return parts
+
+
+def _text_part(text: str) -> list[MessageDict]:
+    return [{"type": "text", "text": text}] if text else []
+
+
+def texts_of(message: MessageDict) -> list[str]:
+    """The texts of a message in the template's form: one, or one between each two images."""
+    content = message["content"]
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in content if part["type"] == "text"]
+
+
 def _plain_dict(message: Message, calls: Sequence[ToolCall]) -> MessageDict:
-    result: MessageDict = {"role": message.role, "content": message.content}
+    result: MessageDict = {"role": message.role, "content": _content(message)}
     if message.name is not None:
         result["name"] = message.name
     if message.role == "assistant" and message.reasoning:
@@ -87,7 +118,7 @@ def _tool_dict(message: Message, calls: Sequence[ToolCall], position: int) -> Me
     call = named[0] if named else calls[position]
     return {
         "role": "tool",
-        "content": message.content,
+        "content": _content(message),
         "tool_call_id": call.id,
         "name": message.name or call.name,
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
-from retrain.rendering.conversation import MessageDict
+from retrain.rendering.conversation import MessageDict, texts_of
 from retrain.rendering.guard import Guard
 from retrain.rendering.tail import Tail, answers_calls
 from retrain.rendering.template import ChatTemplate
@@ -97,8 +97,9 @@ def forms(content: str) -> tuple[str, str]:
 def _witness(dicts: Sequence[MessageDict], text: str) -> None:
     """Check that every message stands in `text`, in order; what was hidden is part of it."""
     position = 0
-    for number, message in enumerate(dicts, start=1):
-        content = str(message["content"]).strip()
+    said = ((number, m, text) for number, m in enumerate(dicts, start=1) for text in texts_of(m))
+    for number, message, whole in said:
+        content = whole.strip()
         found = [at for form in forms(content) if (at := text.find(form, position)) >= 0]
         if not found:
             raise RenderingFailure(

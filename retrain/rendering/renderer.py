@@ -23,6 +23,14 @@ from retrain.rendering.template import ChatTemplate, ChatTokenizer
 from retrain.rendering.turn import TurnText
 from retrain.rendering.whole import WholeText
 from retrain.types import Action, Message
+from retrain.vision.base import (
+    NO_PROCESSOR,
+    NoVision,
+    Vision,
+    VisionProcessor,
+    shown_images,
+    with_images,
+)
 
 TOOL_LIST = "tools in the prompt"
 
@@ -38,6 +46,7 @@ class DeltaRenderer:
         history: How the prompts of later turns are made.
         tool_format: The name of the parser in use.
         template: The chat template, with the date that it is given.
+        vision: The model's image processor, or why it has none.
     """
 
     def __init__(
@@ -50,6 +59,7 @@ class DeltaRenderer:
         date: datetime.date | None = None,
         template_options: Mapping[str, Any] | None = None,
         history: HistoryMode = "keep",
+        vision: Vision = NO_PROCESSOR,
     ) -> None:
         """Study a tokenizer and its template; `check_report` is the self-check.
 
@@ -61,12 +71,14 @@ class DeltaRenderer:
             date: The day for templates that ask for it; today where None.
             template_options: Variables that the template reads, such as `enable_thinking`.
             history: Append replies, or render the whole conversation every turn.
+            vision: The model's image processor, or why there is none.
 
         Raises:
             ConfigError: The tokenizer has no chat template or an unreadable one, no stop token or
                 no token to pad with, or there is no such tool format.
         """
         self.history: HistoryMode = history
+        self.vision: Vision = vision
         self.template = ChatTemplate(tokenizer, date=date, options=template_options)
         self._tokenizer = tokenizer
         self._decode = make_decode(tokenizer)
@@ -79,7 +91,7 @@ class DeltaRenderer:
         self._ends = self._stops | {terminator.id for terminator in found}
         self._openers = frozenset(terminator.id for terminator in found if terminator.opens)
         self._closers = self._stops - self._openers
-        detected = detect_format(self.template, (LOOKUP_TOOL,), tuple(words.stops))
+        detected = detect_format(self.template, (LOOKUP_TOOL,), (*words.stops, *self.terminators))
         self._readable = tool_format != "auto" or detected is not None
         self.tool_format = (detected or "plain") if tool_format == "auto" else tool_format
         self._parser = parser_named(self.tool_format)
@@ -93,6 +105,11 @@ class DeltaRenderer:
     def stop_token_ids(self) -> frozenset[int]:
         """Tokens that end an assistant turn."""
         return self._stops
+
+    @property
+    def image_processor(self) -> VisionProcessor | None:
+        """The model's image processor; None where there is none."""
+        return None if isinstance(self.vision, NoVision) else self.vision
 
     @property
     def pad_token_id(self) -> int:
@@ -160,6 +177,7 @@ class DeltaRenderer:
         Raises:
             RenderingFailure: The template cannot express the reply exactly.
         """
+        images = shown_images(messages, self.vision)
         shape = Shape.of(action, messages, tools)
         expected = self._check_shape(shape)
         if isinstance(expected, RenderingFailure):
@@ -171,7 +189,8 @@ class DeltaRenderer:
                 f"{shape.name}: the rendered reply holds the control tokens {list(found)} where "
                 f"such a reply holds {list(expected)}"
             )
-        return delta.ids[1:] if self._ended(last_id, delta.terminator.id) else delta.ids
+        ids = delta.ids[1:] if self._ended(last_id, delta.terminator.id) else delta.ids
+        return with_images(ids, images, self.vision)
 
     def whole(
         self,
@@ -192,11 +211,12 @@ class DeltaRenderer:
         """
         if tools and self._tools_fault is not None:
             raise RenderingFailure(str(self._tools_fault))
+        images = shown_images(messages, self.vision)
         shape = Shape.at_the_end(messages, tools) if self.history == "template" else None
         fault = None if shape is None else self._check_whole(shape)
         if fault is not None:
             raise RenderingFailure(str(fault))
-        return self._whole.ids(messages, trusted, tools)
+        return with_images(self._whole.ids(messages, trusted, tools), images, self.vision)
 
     def continuation(self, stream: Sequence[int], whole: Sequence[int]) -> list[int] | None:
         """What a whole conversation adds to a stream; None where it is not what stands in it.
@@ -312,6 +332,7 @@ def load_renderer(
     date: datetime.date | None = None,
     template_options: Mapping[str, Any] | None = None,
     history: HistoryMode = "keep",
+    vision: Vision = NO_PROCESSOR,
 ) -> DeltaRenderer:
     """Make a renderer and run its self-check; arguments and errors as `DeltaRenderer`'s."""
     renderer = DeltaRenderer(
@@ -322,6 +343,7 @@ def load_renderer(
         date=date,
         template_options=template_options,
         history=history,
+        vision=vision,
     )
     _ = renderer.check_report
     return renderer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
+from retrain.images import Image
 from retrain.rendering.conversation import require_text
 from retrain.rendering.tail import answers_calls
 from retrain.types import Action, Message, ToolCall
@@ -36,11 +37,13 @@ class Shape:
         calls: How many calls of the turn it answers; 0 where it answers none.
         roles: The role of each message, and whether its content is blank.
         tools: Whether the episode has tools.
+        images: How many images each message shows; empty where none shows any.
     """
 
     calls: int
     roles: tuple[tuple[str, bool], ...]
     tools: bool
+    images: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, action: Action, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> Shape:
@@ -63,7 +66,9 @@ class Shape:
                 "read; answer with a user message instead"
             )
         roles = tuple((message.role, not message.content.strip()) for message in messages)
-        return cls(len(action.tool_calls) if answers else 0, roles, bool(tools))
+        images = tuple(len(message.images) for message in messages)
+        shown = images if any(images) else ()
+        return cls(len(action.tool_calls) if answers else 0, roles, bool(tools), shown)
 
     @classmethod
     def at_the_end(cls, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> Shape | None:
@@ -84,7 +89,8 @@ class Shape:
         words = [f"blank {role}" if blank else role for role, blank in self.roles]
         reply = f"reply of {' + '.join(words)}" if words else "empty reply"
         called = f" to {self.calls} tool calls" if self.calls > 1 else ""
-        return f"{reply}{called}{', with tools' if self.tools else ''}"
+        shown = f", with {sum(self.images)} images" if self.images else ""
+        return f"{reply}{called}{', with tools' if self.tools else ''}{shown}"
 
     @property
     def schemas(self) -> tuple[ToolSchema, ...]:
@@ -97,9 +103,10 @@ class Shape:
 
     def reply(self, word: str) -> tuple[Message, ...]:
         """A reply of this shape; message i holds `word` and i."""
+        shown = self.images or (0,) * len(self.roles)
         return tuple(
-            Message(role, "" if blank else f"{word}{position}")
-            for position, (role, blank) in enumerate(self.roles)
+            Message(role, "" if blank else f"{word}{position}", images=(Image(word),) * images)
+            for position, ((role, blank), images) in enumerate(zip(self.roles, shown, strict=True))
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
-from retrain.rendering.conversation import MessageDict, conversation
+from retrain.rendering.conversation import MessageDict, conversation, texts_of
 from retrain.rendering.delta import forms
 from retrain.rendering.guard import Guard
 from retrain.rendering.template import ChatTemplate
@@ -47,7 +47,7 @@ class WholeText:
             for message, given, guarded in zip(messages, dicts, hidden, strict=True)
         ]
         text = self._template.render_dicts(shown, tools, generation_prompt=True)
-        require_shown(((str(m["role"]), str(m["content"])) for m in shown), text)
+        require_shown(((str(m["role"]), said) for m in shown for said in texts_of(m)), text)
         return self._guard.encode(text, stands_for)
 
 

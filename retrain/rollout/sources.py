@@ -14,7 +14,7 @@ from retrain.rollout.sources_rows import SECTION, RowKeys, distinct, row_task
 from retrain.signatures import check_config
 from retrain.types import Task
 
-_KEYS = ("id_key", "prompt_key", "label_key")
+_KEYS = ("id_key", "prompt_key", "label_key", "images_key")
 _KNOWN: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "list": ("items", ()),
     "jsonl": ("path", ()),
@@ -36,8 +36,8 @@ def make_tasks(
     Args:
         kind: "list", "jsonl", "dataset" or "environment".
         source_config: `items` for a list; `path` for JSONL; the fields of `DatasetSource`; what the
-            environment's `tasks` takes. All but the last also take `id_key`, `prompt_key` and
-            `label_key`.
+            environment's `tasks` takes. All but the last also take `id_key`, `prompt_key`,
+            `label_key` and `images_key`.
         base_dir: What a relative path is relative to.
         environment: The `environment.type` that "environment" asks.
         seed: What an environment makes its tasks with.
@@ -60,13 +60,16 @@ def make_tasks(
     return _READ[kind](options, keys, base_dir)
 
 
-def list_tasks(rows: Sequence[Any], keys: RowKeys, where: str) -> tuple[Task, ...]:
+def list_tasks(
+    rows: Sequence[Any], keys: RowKeys, where: str, base: Path | None = None
+) -> tuple[Task, ...]:
     """Turn rows (mappings, or plain prompts) into tasks.
 
     Args:
         rows: The rows.
         keys: Which key holds what.
         where: What the rows are, for messages ("prompt_source.source_config.items").
+        base: What the paths of images are relative to; None leaves them.
 
     Raises:
         DataError: Naming the row that cannot be used.
@@ -74,11 +77,15 @@ def list_tasks(rows: Sequence[Any], keys: RowKeys, where: str) -> tuple[Task, ..
     if not rows:
         raise DataError(f"{where}: holds no row; give at least one prompt")
     named = ((f"{where}[{number}]", row) for number, row in enumerate(rows))
-    return distinct(row_task(name, row, keys, str(at)) for at, (name, row) in enumerate(named))
+    return distinct(
+        row_task(name, row, keys, str(at), base) for at, (name, row) in enumerate(named)
+    )
 
 
 def jsonl_tasks(path: Path, keys: RowKeys) -> tuple[Task, ...]:
     """Read tasks from a JSONL file: one JSON object a line; empty lines are passed over.
+
+    The paths of images are relative to the file's folder.
 
     Raises:
         DataError: Naming the file and line that cannot be used.
@@ -86,7 +93,8 @@ def jsonl_tasks(path: Path, keys: RowKeys) -> tuple[Task, ...]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; {SECTION}.path must name one")
     tasks = distinct(
-        row_task(where, row, keys, f"{path.stem}-{number}") for number, where, row in _rows(path)
+        row_task(where, row, keys, f"{path.stem}-{number}", path.parent)
+        for number, where, row in _rows(path)
     )
     if not tasks:
         raise DataError(f"{path}: holds no row; give at least one JSON object a line")
@@ -134,7 +142,7 @@ def _of_list(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple
     items = options["items"]
     if not isinstance(items, Sequence) or isinstance(items, str):
         raise ConfigError(f"{SECTION}.items: must be a list of prompts or rows")
-    return list_tasks(items, keys, f"{SECTION}.items")
+    return list_tasks(items, keys, f"{SECTION}.items", base_dir)
 
 
 def _of_jsonl(options: Mapping[str, Any], keys: RowKeys, base_dir: Path) -> tuple[Task, ...]:

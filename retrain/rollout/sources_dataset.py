@@ -73,7 +73,7 @@ def dataset_tasks(source: DatasetSource, keys: RowKeys, base_dir: Path) -> tuple
         raise DataError(f"{source.path}, {source.split}: holds no row")
     where = f"{source.path}, {source.split}, row"
     return distinct(
-        row_task(f"{where} {number}", row, keys, f"{source.split}-{number}")
+        row_task(f"{where} {number}", row, keys, f"{source.split}-{number}", base_dir)
         for number, row in enumerate(rows)
     )
 

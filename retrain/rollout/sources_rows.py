@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from retrain.errors import DataError
+from retrain.images import read_images
 from retrain.rollout.messages import read_messages
 from retrain.types import Message, Task
 
@@ -22,19 +24,23 @@ class RowKeys:
         id: The task's id; rows without one are named by their position.
         prompt: The prompt: text, or a list of chat messages.
         label: The expected answer.
+        images: The prompt's images: paths, `data:` URIs or URLs, or one of it.
     """
 
     id: str = "id"
     prompt: str = "prompt"
     label: str = "label"
+    images: str = "images"
 
     @property
     def no_metadata(self) -> set[str]:
         """The keys that are no metadata; an id or label of another name also stays a column."""
-        return {self.prompt} | ({self.id, self.label} & {"id", "label"})
+        return {self.prompt, self.images} | ({self.id, self.label} & {"id", "label"})
 
 
-def row_task(where: str, row: Any, keys: RowKeys, default_id: str) -> Task:
+def row_task(
+    where: str, row: Any, keys: RowKeys, default_id: str, base: Path | None = None
+) -> Task:
     """Turn a row into a task.
 
     Args:
@@ -42,9 +48,10 @@ def row_task(where: str, row: Any, keys: RowKeys, default_id: str) -> Task:
         row: A mapping, or a plain prompt.
         keys: Which key holds what.
         default_id: The id of a row without one.
+        base: What the paths of images are relative to; None leaves them.
 
     Raises:
-        DataError: Naming what cannot be used.
+        DataError: Naming what cannot be used; an image file that is not there is.
     """
     if isinstance(row, str):
         return Task(default_id, row)
@@ -56,6 +63,7 @@ def row_task(where: str, row: Any, keys: RowKeys, default_id: str) -> Task:
         prompt=_prompt(where, row, keys, metadata),
         label=row.get(keys.label),
         metadata=metadata,
+        images=_images(f"{where}: {keys.images!r}", row.get(keys.images), base),
     )
 
 
@@ -74,6 +82,17 @@ def distinct(tasks: Iterable[Task]) -> tuple[Task, ...]:
             )
         seen[task.id] = task
     return tuple(seen.values())
+
+
+def _images(where: str, value: Any, base: Path | None) -> tuple[str, ...]:
+    try:
+        images = read_images(value, base)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+    for image in images:
+        if not image.is_url and not Path(image.source).is_file():
+            raise DataError(f"{where}: {image.source}: no such image file")
+    return tuple(image.source for image in images)
 
 
 def _prompt(

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from retrain.errors import DataError
-from retrain.types import Task
+from retrain.types import Message, Task
 
 _ID_BYTES, _REST_BYTES = 6, 3
 _ROW_BYTES = _ID_BYTES + _REST_BYTES
@@ -72,9 +72,14 @@ def _rest(task: Task) -> str:
     """Everything but the id, as text that does not depend on the order of keys."""
     prompt: Any = task.prompt
     if not isinstance(prompt, str):
-        prompt = [asdict(message) for message in prompt]
+        prompt = [_message(message) for message in prompt]
     values = [prompt, task.label, dict(task.metadata), task.images]
     return json.dumps(values, sort_keys=True, default=_type_name)
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """A message's fields; one without images digests as it did before messages had any."""
+    return {key: value for key, value in asdict(message).items() if key != "images" or value}
 
 
 def _type_name(value: object) -> str:

@@ -67,3 +67,30 @@ async def test_unusable_demonstration_is_named(
 async def test_rows_without_conversation_are_named(renderer: Any) -> None:
     with pytest.raises(DataError, match="has no 'messages'; sft needs"):
         await demonstration_samples([Task("a", "hi")], renderer, LIMITS)
+
+
+def named(*names: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "function", "function": {"name": name, "description": "", "parameters": {}}}
+        for name in names
+    ]
+
+
+async def test_a_row_lists_the_tools_that_it_chooses(renderer: Any, tokenizer: Any) -> None:
+    rows = [{"messages": CONVERSATION, "tools": chosen} for chosen in (None, ["calculator"], [])]
+    chosen = list_tasks(rows, RowKeys(), "items")
+    offered = named("search", "calculator")
+    samples = await demonstration_samples(chosen, renderer, LIMITS, offered)
+    prompts = [tokenizer.decode(sample.prompt_ids) for sample in samples]
+    assert ['"search"' in prompt for prompt in prompts] == [True, False, False]
+    assert ['"calculator"' in prompt for prompt in prompts] == [True, True, False]
+
+
+async def test_a_row_that_chooses_a_tool_that_there_is_not_is_named(renderer: Any) -> None:
+    rows = [{"messages": CONVERSATION, "tools": ["calculater"]}]
+    with pytest.raises(DataError, match=r"demonstration '0'.*did you mean 'calculator'"):
+        await demonstration_samples(
+            list_tasks(rows, RowKeys(), "items"), renderer, LIMITS, named("calculator")
+        )
+    without = list_tasks([{"messages": CONVERSATION, "tools": [{"a": 1}]}], RowKeys(), "items")
+    assert await demonstration_samples(without, renderer, LIMITS)

@@ -17,6 +17,22 @@ WORLDS = """
 import os
 import time
 
+from retrain.environment import ToolEnvironment, tool
+
+
+class NoHint(ToolEnvironment):
+    @tool
+    def look(self, thing) -> str:
+        "Look."
+        return "x"
+
+
+class NoSchema(ToolEnvironment):
+    @tool
+    def look(self, a: int, b: os.PathLike.__class__) -> str:
+        "Look."
+        return "x"
+
 
 class Polite:
     def __init__(self, greeting: str = "hi"):
@@ -157,6 +173,8 @@ def test_the_environment_and_tasks_of_a_configuration(worlds: Path) -> None:
     [
         (["checked_worlds:NoSteps"], "NoSteps has no step; expected step(action)"),
         (["checked_worlds:Politte"], "did you mean 'Polite'?"),
+        (["checked_worlds:NoHint"], "tool 'look': parameter 'thing' needs a type hint"),
+        (["checked_worlds:NoSchema"], "tool 'look': parameter 'b': JSON cannot express its type"),
         (["calcullator"], "did you mean 'calculator'?"),
         (["calculator", "--param", "turns=3"], "env_specific_config.turns"),
         (["calculator", "--param", "turns"], "write it as key=value"),

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp_episodes import REAL, TASK, call, do, episode, make, plain
 
 from retrain.environment import tool
+from retrain.environment.tool_text import images_beside
 from retrain.errors import ToolFailure
 from retrain.testing import EnvironmentSuite
 from retrain.types import Action, Task
@@ -24,27 +26,40 @@ IN_PROCESS = {"module": "mcp_servers.fastmcp_server:make_server"}
 
 @pytest.fixture(scope="module")
 def http_server() -> Iterator[dict[str, Any]]:
+    with serving() as port:
+        yield {"url": f"http://127.0.0.1:{port}/mcp"}
+
+
+@pytest.fixture(scope="module")
+def sse_server() -> Iterator[dict[str, Any]]:
+    with serving("sse") as port:
+        yield {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse"}
+
+
+@contextmanager
+def serving(*speaking: str) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, REAL, str(port)], stderr=subprocess.DEVNULL)
+    command = [sys.executable, REAL, str(port), *speaking]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         for _ in range(1200):
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.05)
-        yield {"url": f"http://127.0.0.1:{port}/mcp"}
+        yield port
     finally:
         process.kill()
         process.wait()
 
 
-@pytest.fixture(params=["stdio", "http", "module"])
+@pytest.fixture(params=["stdio", "http", pytest.param("sse", marks=pytest.mark.soak), "module"])
 def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     if request.param == "stdio":
         return {"command": "python", "args": [REAL]}
-    if request.param == "http":
-        return request.getfixturevalue("http_server")
+    if request.param in ("http", "sse"):
+        return request.getfixturevalue(f"{request.param}_server")
     return IN_PROCESS
 
 
@@ -148,10 +163,13 @@ async def test_a_tool_that_says_that_it_failed_fails_the_episode_where_that_is_c
             await do(world, "fly")
 
 
-async def test_an_image_fails_the_episode_and_says_what_to_do() -> None:
+async def test_an_image_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RETRAIN_IMAGES", str(tmp_path))
     async with episode({"s": plain()}) as world:
-        with pytest.raises(ToolFailure, match=r"tool look: returned an image; .* deny the tool"):
-            await call(world, ("look", {}))
+        (answer,) = await call(world, ("look", {}))
+    (image,) = images_beside(answer)
+    assert Path(image.source).read_bytes() == b"\x89PNG\r\n\x1a\n"
+    assert answer == ""
 
 
 async def test_what_is_no_message_is_left_out_and_a_long_answer_is_cut() -> None:

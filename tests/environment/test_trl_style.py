@@ -7,6 +7,7 @@ import gc
 import pickle
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,12 +184,27 @@ async def test_what_a_tool_returns_becomes_text(returned: Any, text: str) -> Non
     assert await answer(environment, calling("give")) == text
 
 
-async def test_an_image_from_a_tool_fails_the_episode() -> None:
+async def test_an_image_from_a_tool_is_shown(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("RETRAIN_IMAGES", str(tmp_path))
     environment = make(Named)
     await environment.reset(Task("t", "A", metadata={"color": "red"}), 0)
-    environment.world.returned = [{"type": "image", "image": b""}]
+    png = b"\x89PNG\r\n\x1a\n..."
+    environment.world.returned = [
+        {"type": "image", "image": png},
+        {"type": "text", "text": "Look."},
+    ]
 
-    with pytest.raises(ToolFailure, match="tool give: returned content of type image"):
+    (message,) = (await environment.step(calling("give"))).observation.messages
+    assert message.content == "Look."
+    assert Path(message.images[0].source).read_bytes() == png
+
+
+async def test_what_is_no_image_fails_the_episode() -> None:
+    environment = make(Named)
+    await environment.reset(Task("t", "A", metadata={"color": "red"}), 0)
+    environment.world.returned = [{"type": "image", "image": b"?"}]
+
+    with pytest.raises(ToolFailure, match=r"tool give: 1 bytes that begin with .* are no PNG"):
         await environment.step(calling("give"))
 
 

@@ -20,21 +20,29 @@ from retrain.types import Action, Task, ToolCall
 PLAIN = Path(__file__).parent.parent / "environment" / "mcp_servers" / "plain_server.py"
 
 
-def make_pool() -> WorkerPool:
+def launcher(kind: str) -> Any:
+    if kind == "process":
+        return ProcessLauncher()
+    pytest.importorskip("ray", reason="needs Ray: pip install 'retrain[ray]'")
+    from retrain.rollout.executors.ray_actors import ActorOptions, RayLauncher
+
+    return RayLauncher(ActorOptions(1.0, {}), workers=1)
+
+
+def make_pool(kind: str) -> WorkerPool:
     config: dict[str, Any] = {"servers": {"s": {"command": "python", "args": ["-S", str(PLAIN)]}}}
     settings = CrewSettings(workers=1, episodes_per_worker=4, max_restarts=1, grace=10.0)
     factory = make_environment_factory("mcp", config)
-    return WorkerPool(
-        ProcessLauncher(), make_origin("mcp", config), settings, factory, worlds=False
-    )
+    return WorkerPool(launcher(kind), make_origin("mcp", config), settings, factory, worlds=False)
 
 
 def ask(what: str) -> Action:
     return Action(tool_calls=(ToolCall("do", {"what": what}),))
 
 
-async def test_servers_live_in_the_worker_and_end_with_it() -> None:
-    pool = make_pool()
+@pytest.mark.parametrize("kind", ["process", pytest.param("ray", marks=pytest.mark.soak)])
+async def test_servers_live_in_the_worker_and_end_with_it(kind: str) -> None:
+    pool = make_pool(kind)
     pids: list[int] = []
     try:
         first, second = pool.make(), pool.make()

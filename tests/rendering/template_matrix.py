@@ -97,6 +97,7 @@ SITUATIONS = (
     Situation("second tool round", ("tool",), 1, tools=True, earlier=("tool",)),
     Situation("user after a tool round", tools=True, earlier=("tool",)),
     Situation("tool result after a user round", ("tool",), 1, tools=True, earlier=("user",)),
+    Situation("system, then user", ("system", "user")),
 )
 
 
@@ -307,7 +308,10 @@ def page(results: dict[str, list[Verdict]], formats: dict[str, str], conversatio
         lines.append(f"| {name} | {formats[name] or '·'} | {' | '.join(cells)} |")
     lines += [
         "",
-        "✓ exact, · refused, ✗ wrong; · under *Tool calls*: no parser reads them yet.",
+        "✓ exact, · refused, ✗ wrong. *Tool calls* is the parser (`rendering.tool_format: auto` "
+        "finds it by",
+        "reading a call that the template wrote); ·: the template shows no tools, or writes no "
+        "calls.",
         "",
     ]
     lines += ["## Why they are refused", ""]

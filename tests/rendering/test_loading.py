@@ -77,8 +77,8 @@ def test_an_unknown_tool_format_is_one_clear_error(qwen: MakeTokenizer) -> None:
         ("llama3_1", "llama3"),
         ("llama3_2", "llama3"),
         ("gemma3", "plain"),
-        ("qwen3_5_think", "plain"),
-        ("glm4moe", "plain"),
+        ("qwen3_5_think", "qwen3_coder"),
+        ("glm4moe", "glm45"),
     ],
 )
 def test_auto_takes_the_parser_that_reads_what_the_template_writes(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
+import real_tokenizers
 from renderers.configs import Llama3RendererConfig, Qwen3RendererConfig
 from renderers.llama_3 import Llama3Renderer
 from renderers.qwen3 import Qwen3Renderer
 from rendering_episodes import TOOLS
+from test_self_check import renderer_of
 
 from retrain.rendering import load_renderer
 from retrain.types import Action, Message, ToolCall
@@ -100,3 +104,49 @@ def test_prompts_are_written_as_the_oracle_writes_them(qwen: MakeTokenizer) -> N
     for tools in ((), TOOLS):
         expected = oracle.render_ids(dicts, tools=list(tools) or None, add_generation_prompt=True)
         assert load_renderer(tokenizer).first(messages, tools) == list(expected)
+
+
+OTHERS = {
+    "qwen3_6": "qwen36:Qwen36Renderer",
+    "nemotron_3_nano": "nemotron3:Nemotron3Renderer",
+    "glm4moe": "glm45:GLM45Renderer",
+    "gemma4_v5": "gemma4:Gemma4Renderer",
+}
+GEMMA_MARKERS = ["<eos>", "<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", "<|audio|>"]
+CALLED = (ToolCall("calculator", {"expression": "6*7", "steps": [1, {"deep": None}]}),)
+MESSAGES = [
+    Message("assistant", "It is 42.", "Six sevens."),
+    Message("assistant", "", "Six sevens.", CALLED),
+    Message("assistant", "It is 42.", "Six\nsevens."),
+]
+
+
+@pytest.mark.parametrize("template", OTHERS)
+@pytest.mark.parametrize("message", MESSAGES)
+def test_other_formats_are_read_as_the_oracle_reads_them(
+    marked: MakeTokenizer, template: str, message: Message
+) -> None:
+    tokenizer = marked(template)
+    real_tokenizers.with_markers(tokenizer, GEMMA_MARKERS)
+    module, _, name = OTHERS[template].partition(":")
+    oracle = getattr(import_module(f"renderers.{module}"), name)(tokenizer)
+    renderer = renderer_of(tokenizer)
+    ids = renderer.turn([Message("user", "6*7?")], message, TOOLS)
+    prefix = tokenizer.encode(renderer._prefix, add_special_tokens=False)
+    action, expected = renderer.parse(ids), oracle.parse_response([*prefix, *ids])
+
+    assert action.text == expected.content.strip() == message.content
+    assert action.reasoning == (expected.reasoning_content or "").strip() == message.reasoning
+    assert [call.name for call in action.tool_calls] == [c.name for c in expected.tool_calls]
+    for read, other in zip(action.tool_calls, expected.tool_calls, strict=True):
+        assert {k: _value(v) for k, v in read.arguments.items()} == {
+            k: _value(v) for k, v in other.arguments.items()
+        }
+
+
+def _value(value: Any) -> Any:
+    """What a text holds, where a format writes all values as text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

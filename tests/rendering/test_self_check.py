@@ -190,7 +190,9 @@ def test_tools_that_the_template_leaves_out_are_refused(qwen: MakeTokenizer) -> 
 
 
 def test_tool_calls_that_no_parser_reads_are_refused(marked: MakeTokenizer) -> None:
-    renderer = renderer_of(marked("qwen3_6"))
+    tokenizer = marked("qwen3_6")
+    tokenizer.chat_template = tokenizer.chat_template.replace("<function=", "<fn=")
+    renderer = renderer_of(tokenizer)
     assert renderer.tool_format == "plain"
     with pytest.raises(RenderingFailure, match=r"set rendering\.tool_format"):
         renderer.first([QUESTION], TOOLS)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from template_matrix import SITUATIONS, judge_all, page
 
+pytestmark = pytest.mark.timeout(1200)  # a busy machine takes long over 72 templates
 PAGE = Path(__file__).parents[2] / "docs" / "templates.md"
 
 
@@ -24,7 +25,7 @@ def test_no_cell_is_wrong(judged: tuple) -> None:
         if verdict.wrong
     }
     assert not wrong
-    assert Counter(v.word for row in results.values() for v in row)["exact"] >= 568
+    assert Counter(v.word for row in results.values() for v in row)["exact"] >= 608
 
 
 def test_every_refusal_has_a_reason_and_no_exact_part(judged: tuple) -> None:

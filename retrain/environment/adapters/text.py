@@ -59,7 +59,7 @@ def first_prompt(task: Task, text: str, system_prompt: str | None = None) -> Obs
         text: The first observation.
         system_prompt: A system message, unless the task begins with one.
     """
-    begun = [message for message in task.messages if message.content or message.role != "user"]
+    begun = [m for m in task.messages if m.content or m.images or m.role != "user"]
     said = list(with_system_prompt(begun, system_prompt))
     if said and said[-1].role == "user":
         last = said.pop()

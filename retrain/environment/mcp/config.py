@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,14 +13,14 @@ from retrain.config.redact import is_credential, redact_text
 
 _KINDS = {
     "command": ("args", "env", "env_from", "cwd"),
-    "url": ("headers", "headers_env"),
+    "url": ("headers", "headers_env", "transport"),
     "module": (),
 }
 """The keys that name a server, each with the keys that only such a server has."""
 
 
 class ServerConfig(BaseModel):
-    """One server: a `command` (stdio), a `url` (streamable HTTP) or a `module` (in process).
+    """One server: a `command` (stdio), a `url` (HTTP) or a `module` (in process).
 
     Attributes:
         command: The program; `python` is the interpreter that runs retrain.
@@ -31,6 +31,8 @@ class ServerConfig(BaseModel):
         url: Where it listens.
         headers: Headers of every request, none of them secret.
         headers_env: Headers whose values are read from environment variables, by header.
+        transport: What a server at a `url` speaks: "http" (streamable HTTP; None too), or "sse" for
+            one that has only the server-sent events of the protocol of 2024.
         module: Import path of a FastMCP server, or of a function that makes one.
         prefix: Put before the names of its tools.
         allow: Names of the tools that are offered, with `*` as wildcard; None offers all.
@@ -51,6 +53,7 @@ class ServerConfig(BaseModel):
     url: str | None = Field(default=None, pattern="^https?://")
     headers: dict[str, str] = {}
     headers_env: dict[str, str] = {}
+    transport: Literal["http", "sse"] | None = None
     module: str | None = Field(default=None, pattern="^[^:]+:[^:]+$")
     prefix: str = Field(default="", pattern="^[a-zA-Z0-9_.-]*$")
     allow: tuple[str, ...] | None = None

@@ -6,11 +6,13 @@ leaves it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx2
 from fastmcp.client.transports.http import StreamableHttpTransport
+from fastmcp.client.transports.sse import SSETransport
 
 from retrain.environment.mcp.flow import Flooded, Flow
 
@@ -18,13 +20,17 @@ _TIMEOUT = httpx2.Timeout(30.0, read=None)
 """Seconds to connect and to send; how long an answer may take, the call's own limit says."""
 
 
-def http_transport(url: str, headers: Mapping[str, str], flow: Flow) -> StreamableHttpTransport:
-    """A transport over streamable HTTP.
+def http_transport(
+    url: str, headers: Mapping[str, str], flow: Flow, *, sse: bool = False
+) -> StreamableHttpTransport | SSETransport:
+    """A transport over HTTP.
 
     Args:
         url: Where the server listens.
         headers: Sent with every request.
-        flow: Counts what it says.
+        flow: Counts what it says; over SSE the acceptance of a call counts as an answer, since all
+            answers come in one body that does not end.
+        sse: Whether it speaks over server-sent events, as before streamable HTTP.
     """
 
     async def meter(response: httpx2.Response) -> None:
@@ -32,10 +38,12 @@ def http_transport(url: str, headers: Mapping[str, str], flow: Flow) -> Streamab
 
     def client(**options: Any) -> httpx2.AsyncClient:
         options["headers"] = {**(options.get("headers") or {}), "Accept-Encoding": "identity"}
-        options.setdefault("timeout", _TIMEOUT)
+        options["timeout"] = _TIMEOUT if sse else options.get("timeout", _TIMEOUT)
         return httpx2.AsyncClient(**options, event_hooks={"response": [meter]})
 
-    return StreamableHttpTransport(url, headers=dict(headers), httpx_client_factory=client)
+    logging.getLogger("mcp.client.sse").setLevel(logging.CRITICAL)  # it prints what it cannot read
+    kind = SSETransport if sse else StreamableHttpTransport
+    return kind(url, headers=dict(headers), httpx_client_factory=client)
 
 
 class _Metered(httpx2.AsyncByteStream):

@@ -59,7 +59,8 @@ def open_transport(name: str, config: ServerConfig, *, isolated: bool) -> Openin
         return Opening(FastMCPTransport(server), flow, Blot())
     if config.url is not None:
         headers, secrets = _headers(config, key)
-        return Opening(http_transport(config.url, headers, flow), flow, Blot(secrets))
+        transport = http_transport(config.url, headers, flow, sse=config.transport == "sse")
+        return Opening(transport, flow, Blot(secrets))
     secrets = read_secrets(config.env_from, f"{key}.env_from")
     environment = {**inherited_environment(), **config.env, **secrets}
     try:

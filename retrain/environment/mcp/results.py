@@ -1,4 +1,4 @@
-"""The result of an MCP call, as the text that the model reads."""
+"""The result of an MCP call, as the text that the model reads and the images beside it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from retrain.environment.tool_text import ToolAnswer
 from retrain.errors import ToolFailure
+from retrain.images import Image
 
 
-def result_text(tool: str, result: Any) -> str:
+def result_text(tool: str, result: Any) -> ToolAnswer:
     """The text of a result: its text blocks one below the other, else its structured content.
 
     Args:
@@ -27,13 +29,22 @@ def result_text(tool: str, result: Any) -> str:
         The text; "Error: …" where the tool says that it failed.
 
     Raises:
-        ToolFailure: It holds an image or a sound.
+        ToolFailure: It holds a sound, or an image that cannot be used.
     """
-    parts = [_text(tool, block) for block in result.content]
-    if not parts and result.structured_content is not None:
+    images = [block for block in result.content if isinstance(block, ImageContent)]
+    parts = [_text(tool, block) for block in result.content if block not in images]
+    if not parts and not images and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
     text = "\n".join(parts)
-    return f"Error: {text}" if result.is_error else text
+    shown = tuple(_image(tool, block) for block in images)
+    return ToolAnswer(f"Error: {text}" if result.is_error else text, shown)
+
+
+def _image(tool: str, block: ImageContent) -> Image:
+    try:
+        return Image.of(f"data:{block.mime_type};base64,{block.data}")
+    except ValueError as error:
+        raise ToolFailure(f"tool {tool}: returned an image that cannot be used: {error}") from error
 
 
 def _text(tool: str, block: Any) -> str:
@@ -43,8 +54,7 @@ def _text(tool: str, block: Any) -> str:
         return f"[{block.name}: {block.uri}]"
     if isinstance(block, EmbeddedResource) and isinstance(block.resource, TextResourceContents):
         return str(block.resource.text)
-    kind = "an image" if isinstance(block, ImageContent) else f"content of type {block.type}"
     raise ToolFailure(
-        f"tool {tool}: returned {kind}; a reply is text: have the server describe it, or deny the "
-        "tool"
+        f"tool {tool}: returned content of type {block.type}; a reply is text and images: have the "
+        "server describe it, or deny the tool"
     )

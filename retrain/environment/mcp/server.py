@@ -108,11 +108,17 @@ class Server:
             raise self._unusable(text) from None
         except ToolFailure as failure:
             await connection.close()
-            raise self._unusable(f"{key}: {failure}") from failure
+            raise self._unusable(f"{key}: {failure}{self._hint()}") from failure
         except BaseException:
             await connection.close()
             raise
         return connection
+
+    def _hint(self) -> str:
+        """What may be wrong with an address that does not answer when it is first asked."""
+        if self.config.url is None or self.config.transport is not None or self.offer is not None:
+            return ""
+        return "; if it speaks over SSE alone, set transport: sse"
 
     def _unusable(self, text: str) -> ConfigError | ToolFailure:
         return ConfigError(text) if self.offer is None else ToolFailure(text)

@@ -13,6 +13,7 @@ from retrain.environment.mcp.offer import OfferedTool
 from retrain.environment.mcp.results import result_text
 from retrain.environment.mcp.server import Server
 from retrain.environment.tool_errors import ToolErrors
+from retrain.environment.tool_text import ToolAnswer
 from retrain.errors import ToolFailure, boundary
 
 
@@ -65,7 +66,8 @@ class ServerTool:
         self._server.answered()
         if result.is_error and errors is ToolErrors.TYPE:
             return f"Error: {self.name} failed"
-        text = self._connection.blot(result_text(self.name, result))
+        answer = result_text(self.name, result)
+        text = ToolAnswer(self._connection.blot(answer), answer.images)
         if result.is_error and errors is ToolErrors.FAIL:
             raise ToolFailure(f"tool {self.name}: {text:.500}")
         return text

@@ -5,9 +5,11 @@ from __future__ import annotations
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
 from retrain.rendering.parsing.registry import PARSERS
+from retrain.rendering.tail import shared_prefix
 from retrain.rendering.template import ChatTemplate
-from retrain.types import Message, ToolCall
+from retrain.types import Action, Message, ToolCall
 
+_UNTYPED = {"word": 'a "quoted" word', "depth": '{"least": [1, 2.5, null, true]}'}
 _CALL = ToolCall("lookup", {"word": 'a "quoted" word', "depth": {"least": [1, 2.5, None, True]}})
 
 
@@ -33,10 +35,15 @@ def detect_format(
         whole = template.render((question, answer), tools, generation_prompt=False)
     except RenderingFailure:
         return None
-    if not whole.startswith(prompt):
-        return None
-    written = whole[len(prompt) :]
+    written = whole[len(shared_prefix(prompt, whole)) :]
     ends = [written.find(text) for text in stop_texts if text in written]
     text = written[: min(ends, default=len(written))]
-    readers = (name for name, parser in PARSERS.items() if parser(text).tool_calls == (_CALL,))
-    return next(readers, None)
+    return next((name for name, parser in PARSERS.items() if _reads(parser(text))), None)
+
+
+def _reads(action: Action) -> bool:
+    """Whether a turn was read as the call; formats without types leave values as text."""
+    if len(action.tool_calls) != 1 or action.parse_error is not None:
+        return False
+    read = action.tool_calls[0]
+    return read.name == _CALL.name and read.arguments in (_CALL.arguments, _UNTYPED)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from retrain.errors import ConfigError, nearest
+from retrain.rendering.parsing.gemma4 import parse_gemma4
+from retrain.rendering.parsing.glm45 import parse_glm45
+from retrain.rendering.parsing.harmony import parse_harmony
 from retrain.rendering.parsing.hermes import parse_hermes
+from retrain.rendering.parsing.lfm2 import parse_lfm2
 from retrain.rendering.parsing.llama3 import parse_llama3
+from retrain.rendering.parsing.muse import parse_muse
 from retrain.rendering.parsing.plain import parse_plain
+from retrain.rendering.parsing.qwen3_coder import parse_qwen3_coder
 from retrain.types import Action
 
 Parser = Callable[[str], Action]
@@ -16,6 +22,12 @@ Parser = Callable[[str], Action]
 PARSERS: dict[str, Parser] = {
     "hermes": parse_hermes,
     "llama3": parse_llama3,
+    "qwen3_coder": parse_qwen3_coder,
+    "glm45": parse_glm45,
+    "gemma4": parse_gemma4,
+    "lfm2": parse_lfm2,
+    "harmony": parse_harmony,
+    "muse": parse_muse,
     "plain": parse_plain,
 }
 

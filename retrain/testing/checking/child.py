@@ -2,7 +2,8 @@
 
 It reads a JSON object from standard input (`subject`, the tests that are `done`, and the `scripts`
 to leave out), and writes a JSON object a line to the file descriptor: the `promises` of all tests,
-then each test's `start` and `end`, and that it has `finished`.
+then each test's `start` and `end`, and that it has `finished`; or what is `wrong` with the
+environment's arguments or tools, so that there is nothing to play.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from retrain.errors import ConfigError
 from retrain.testing.checking import suite
 from retrain.testing.checking.findings import Outcome
 from retrain.testing.checking.subject import Subject
@@ -51,6 +53,11 @@ class Teller:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Tell which test begins."""
         self._tell({"start": nodeid})
+
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        """Tell what makes the environment unusable: a tool that cannot be described, say."""
+        if call.excinfo is not None and isinstance(call.excinfo.value, ConfigError):
+            self._tell({"wrong": str(call.excinfo.value)})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tell how a test ended: once, or twice where its clean-up fails too."""

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 import retrain.testing
-from retrain.errors import RetrainError
+from retrain.errors import ConfigError, RetrainError
 from retrain.testing.checking.findings import Check, Ended, Outcome, checks
 from retrain.testing.checking.subject import Subject, load_subject
 
@@ -52,9 +52,15 @@ class _Progress:
     finished: bool = False
 
     def take(self, event: dict[str, Any]) -> None:
-        """Note one line of a process."""
+        """Note one line of a process.
+
+        Raises:
+            ConfigError: The environment cannot be made.
+        """
         if "promises" in event:
             self.promises = event["promises"]
+        elif "wrong" in event:
+            raise ConfigError(event["wrong"])
         elif "finished" in event:
             self.finished = True
         elif "start" in event:

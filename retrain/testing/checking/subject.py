@@ -40,7 +40,8 @@ def load_subject(subject: Subject) -> tuple[EnvironmentFactory, tuple[Task, Task
     """Resolve what is named.
 
     Returns:
-        What makes the environment, and two tasks; None where the kit's own are to be played.
+        What makes the environment, and two tasks; None where the kit's own are to be played. Of
+        several agents the first one is played, and the others give the subject's answer.
 
     Raises:
         ConfigError: There is no such environment, or it cannot be made or called.
@@ -52,8 +53,10 @@ def load_subject(subject: Subject) -> tuple[EnvironmentFactory, tuple[Task, Task
     from retrain.rollout.sources_rows import RowKeys
 
     if subject.environment.endswith(CONFIGS):
-        return _configured(Path(subject.environment))
+        factory, tasks = _configured(Path(subject.environment))
+        return _for_one(factory, subject.answer), tasks
     factory = make_environment_factory(subject.environment, subject.arguments)
+    factory = _for_one(factory, subject.answer)
     if subject.tasks is None:
         return factory, None
     return factory, _two(jsonl_tasks(Path(subject.tasks), RowKeys()))
@@ -66,8 +69,14 @@ def _configured(path: Path) -> tuple[EnvironmentFactory, tuple[Task, Task]]:
 
     config = load_config(path)
     section = config.environment
-    factory = make_environment_factory(section.type, section.env_specific_config)
+    factory = make_environment_factory(section.type, section.env_specific_config, section.agents)
     return factory, _two(make_tasks(config))
+
+
+def _for_one(factory: EnvironmentFactory, answer: str) -> EnvironmentFactory:
+    """What makes environments of one agent."""
+    casting = factory.together
+    return factory if casting is None else replace(factory, casting=casting.against(answer))
 
 
 def _two(tasks: tuple[Task, ...]) -> tuple[Task, Task]:

@@ -15,7 +15,9 @@ class TestEnvironment(EnvironmentSuite):
     factory: EnvironmentFactory
 
     def make_environment(self) -> Any:
-        """Make one as its author wrote it, not yet adapted."""
+        """Make one as its author wrote it, not yet adapted; of several agents, the first's seat."""
+        if self.factory.casting is not None:
+            return self.factory()
         return self.factory.constructor(**self.factory.arguments)
 
 

@@ -1,6 +1,7 @@
 """A real FastMCP server, for each transport.
 
-`python fastmcp_server.py` speaks over standard streams; `python fastmcp_server.py PORT` over HTTP.
+`python fastmcp_server.py` speaks over standard streams; `python fastmcp_server.py PORT` over HTTP,
+and `python fastmcp_server.py PORT sse` over server-sent events.
 """
 
 from __future__ import annotations
@@ -60,6 +61,6 @@ mcp = make_server()
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         options = {"log_level": "critical", "host": "127.0.0.1", "port": int(sys.argv[1])}
-        mcp.run("http", show_banner=False, **options)
+        mcp.run("sse" if sys.argv[2:] else "http", show_banner=False, **options)
     else:
         mcp.run(show_banner=False)

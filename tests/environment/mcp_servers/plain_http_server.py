@@ -1,4 +1,7 @@
-"""An MCP server over HTTP of nothing but the standard library, in threads of the test."""
+"""An MCP server over HTTP of nothing but the standard library, in threads of the test.
+
+It speaks streamable HTTP at every address but `/sse`, which has only server-sent events.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -21,12 +25,22 @@ class Handler(BaseHTTPRequestHandler):
 
     seen: list[dict[str, str]]
     elsewhere: str | None
+    said: SimpleQueue[str | None]
 
     def log_message(self, *args: Any) -> None:
         pass
 
     def do_GET(self) -> None:
-        self._answer(405, b"")
+        if self.path != "/sse":
+            self._answer(405, b"")
+            return
+        self.seen.append(dict(self.headers.items()))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        self._tell("endpoint", self.elsewhere or "/messages")
+        while (answer := self.said.get()) is not None:
+            self._tell("message", answer)
 
     def do_DELETE(self) -> None:
         self._answer(200, b"")
@@ -39,6 +53,13 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Location", self.elsewhere)
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif self.path == "/gone":
+            self._answer(405, b"")
+        elif self.path == "/messages":
+            if "id" in message:
+                result = {"jsonrpc": "2.0", "id": message["id"], "result": self._result(message)}
+                self.said.put(json.dumps(result))
+            self._answer(202, b"Accepted")
         elif "id" not in message:
             self._answer(202, b"")
         else:
@@ -58,6 +79,10 @@ class Handler(BaseHTTPRequestHandler):
         text = "x" * 2_000_000 if what == "flood" else f"{what}: {self.headers['X-Key']}"
         return {"content": [{"type": "text", "text": text}]}
 
+    def _tell(self, event: str, data: str) -> None:
+        self.wfile.write(f"event: {event}\ndata: {data}\n\n".encode())
+        self.wfile.flush()
+
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -72,7 +97,9 @@ def serving(
 ) -> Iterator[tuple[int, list[dict[str, str]]]]:
     """Serve; gives the port and the headers of every request."""
     seen: list[dict[str, str]] = []
-    handler = type("OwnHandler", (Handler,), {"seen": seen, "elsewhere": elsewhere})
+    said: SimpleQueue[str | None] = SimpleQueue()
+    state = {"seen": seen, "elsewhere": elsewhere, "said": said}
+    handler = type("OwnHandler", (Handler,), state)
     ThreadingHTTPServer.allow_reuse_address = True
     server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
@@ -80,5 +107,6 @@ def serving(
     try:
         yield server.server_port, seen
     finally:
+        said.put(None)
         server.shutdown()
         server.server_close()
