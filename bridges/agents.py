@@ -16,6 +16,7 @@ from bridges.reward import RewardBridge
 from bridges.rollout import RolloutBridge, RolloutSettings
 from retrain.engine.base import InferenceEngine, SamplingParams
 from retrain.environment.registry import EnvironmentFactory
+from retrain.environment.several_agents import has_agents
 from retrain.errors import ConfigError
 from retrain.rendering import DeltaRenderer, load_renderer
 from retrain.reward.calculator import RewardCalculator
@@ -75,6 +76,11 @@ def make_player(
     Raises:
         ConfigError: The template cannot be exact, or it is no environment.
     """
+    if has_agents(environment_cls):
+        raise ConfigError(
+            f"{environment_cls.__name__}: has several agents, whose episodes are played together, "
+            "and this plays an episode for each prompt; train it by a configuration"
+        )
     renderer = _renderer(tokenizer)
     limits = EpisodeLimits(max_response_len=max_response_len, max_turns=max_turns)
     component = RewardComponent("environment", ComponentKind.ENVIRONMENT)

@@ -13,7 +13,9 @@ from typing import Any
 from bridges.episode import Episode
 from bridges.limits import EpisodeLimits
 from retrain.engine.base import InferenceEngine, SamplingParams
+from retrain.environment import registry
 from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.seat import NeverActed
 from retrain.errors import (
     EnvironmentFailure,
     EpisodeError,
@@ -60,6 +62,20 @@ class EnvironmentBridge:
         self.renderer = renderer
         self.make_environment = make_environment
         self.limits = limits
+
+    @property
+    def matches(self) -> registry.EnvironmentFactory | None:
+        """What makes matches of several seats, each an episode; None where episodes are single."""
+        make = self.make_environment
+        if isinstance(make, registry.EnvironmentFactory) and make.together is not None:
+            return make
+        return None
+
+    @property
+    def seats(self) -> int:
+        """How many episodes are played together: those of a match, else 1."""
+        factory = self.matches
+        return 1 if factory is None or factory.casting is None else len(factory.casting.seats)
 
     async def tools(self) -> tuple[ToolSchema, ...]:
         """The tools that a fresh environment offers, for prompts that no episode is played from.
@@ -136,7 +152,9 @@ class EnvironmentBridge:
                 raise asyncio.CancelledError from failure
             if isinstance(failure, WorkerLost) and not last:
                 raise
-            stop_reason, error = StopReason.FAILED, EpisodeError.of(failure)
+            idle = isinstance(failure, NeverActed)
+            stop_reason = StopReason.ABORTED if idle else StopReason.FAILED
+            error = None if idle else EpisodeError.of(failure)
         finally:
             await episode.engine.release(episode.session)
         return Trajectory(

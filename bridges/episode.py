@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
-from bridges.history import History, make_history
+from bridges.history import History, images_of, make_history
 from bridges.limits import EpisodeLimits
+from bridges.stopping import cut_behind
 from bridges.stream import EpisodeStream
 from retrain.engine.base import Generation, InferenceEngine, SamplingParams
 from retrain.environment.base import Environment
@@ -115,16 +116,17 @@ class Episode:
             async with boundary(EnvironmentFailure, "reset", timeout=limits.step_timeout):
                 observation = await environment.reset(self.task, self.seed.environment)
                 _expect(observation, Observation, "reset")
+        messages = self.task.with_images(observation.messages)
         with self._timed("rendering"):
             async with boundary(RenderingFailure, "first prompt"):
-                prompt = self._history.begin(observation.messages, environment.tools)
+                prompt = self._history.begin(messages, environment.tools)
         if limits.max_prompt_len is not None and len(prompt) > limits.max_prompt_len:
             raise RenderingFailure(
                 f"first prompt: {len(prompt)} tokens exceed max_prompt_len {limits.max_prompt_len}"
             )
         self._environment = environment
-        self._said.append(observation.messages)
-        self.stream.begin(prompt)
+        self._said.append(messages)
+        self.stream.begin(prompt, images_of(messages))
 
     async def _turn(self, environment: Environment) -> StopReason | None:
         limits, stream = self.limits, self.stream
@@ -132,6 +134,7 @@ class Episode:
         if room < 1:
             return bound
         generation = await self._generate(min(limits.turn_budget(room), self.params.max_tokens))
+        generation = cut_behind(generation, limits.stop_strings, self.renderer.decode)
         if generation.finish_reason is FinishReason.ABORT:
             if generation.output_ids:
                 self._record(generation, self._read(generation))
@@ -173,7 +176,7 @@ class Episode:
                         params,
                         session_id=self.session,
                         seed=turn_seed,
-                        images=self.task.images or None,
+                        images=self.stream.images or None,
                     )
                 finally:
                     self.asking = False
@@ -230,9 +233,9 @@ class Episode:
         if room < 1:
             return bound
         if reply.rewritten:
-            stream.begin(reply.ids)
+            stream.begin(reply.ids, reply.images)
         else:
-            stream.append(reply.ids)
+            stream.append(reply.ids, reply.images)
         self._said.append(reply.messages)
         return None
 

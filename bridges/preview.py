@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bridges.environment import EnvironmentBridge, EnvironmentFactory
 from bridges.limits import EpisodeLimits
+from bridges.matches import play_match
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
 from retrain.environment.base import Environment, ToolSchema
@@ -49,18 +51,53 @@ async def preview_episode(
     Returns:
         The trajectory, not yet scored. A failure is data on it, as in every episode.
     """
+    bridge = EnvironmentBridge(renderer, make_environment, _shortened(limits))
+    return await _play(task, renderer, bridge, _seed(task, 0))
+
+
+async def preview_episodes(
+    task: Task, renderer: TurnRenderer, make_environment: EnvironmentFactory, limits: EpisodeLimits
+) -> tuple[Trajectory, ...]:
+    """Play what `preview_episode` plays, and of several agents a whole match.
+
+    Args:
+        task: What it is about.
+        renderer: The model's renderer.
+        make_environment: Makes the environment, or the match.
+        limits: Bounds of an episode.
+
+    Returns:
+        The trajectory of each seat, or the only one.
+    """
+    bridge = EnvironmentBridge(renderer, make_environment, _shortened(limits))
+    factory = bridge.matches
+    if factory is None or factory.casting is None:
+        return (await preview_episode(task, renderer, make_environment, limits),)
+    seeds = [_seed(task, seat) for seat in range(len(factory.casting.seats))]
+    return await play_match(bridge, factory, task, seeds, partial(_play, task, renderer))
+
+
+def _shortened(limits: EpisodeLimits) -> EpisodeLimits:
+    return replace(limits, max_turns=min(_TURNS, limits.max_turns or _TURNS), engine_retries=0)
+
+
+def _seed(task: Task, seat: int) -> EpisodeSeed:
+    return EpisodeSeed(0, "preview", task.id, 0, seat)
+
+
+async def _play(
+    task: Task, renderer: TurnRenderer, bridge: EnvironmentBridge, seed: EpisodeSeed
+) -> Trajectory:
+    """Play one episode of a bridge with scripted turns."""
     conversation = _Conversation([])
-    bridge = EnvironmentBridge(
-        renderer,
-        lambda: _Witnessed(make_environment(), conversation),
-        replace(limits, max_turns=min(_TURNS, limits.max_turns or _TURNS), engine_retries=0),
-    )
+    make, limits = bridge.make_environment, bridge.limits
     script = _Script(task, renderer, conversation)
-    return await bridge.run(
+    player = EnvironmentBridge(renderer, lambda: _Witnessed(make(), conversation), limits)
+    return await player.run(
         task,
         engine=ScriptedEngine(lambda *_: script.next_turn()),
         params=SamplingParams(max_tokens=limits.max_response_len),
-        seed=EpisodeSeed(0, "preview", task.id, 0, 0),
+        seed=seed,
     )
 
 

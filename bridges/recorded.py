@@ -163,6 +163,11 @@ class ContinuedEnvironment(Environment):
         return self.inner.rewrites_history
 
     @property
+    def shows_images(self) -> bool:
+        """What the environment behind says."""
+        return self.inner.shows_images
+
+    @property
     def replayable(self) -> bool:
         """What the environment behind says."""
         return self.inner.replayable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from retrain.errors import DataError, EpisodeError
-from retrain.reward.advantages import group_advantages
+from retrain.reward.advantages import by_agent, group_advantages
 from retrain.reward.calculator import RewardCalculator
 from retrain.reward.components import Scored
 from retrain.reward.normalisation import Moments, read_moments
@@ -22,15 +22,19 @@ class RewardBridge:
     makes of it. Where that is `running`, the bridge keeps what it has seen (`state_dict`).
     """
 
-    def __init__(self, calculator: RewardCalculator, advantage: str = "grpo") -> None:
+    def __init__(
+        self, calculator: RewardCalculator, advantage: str = "grpo", *, by_agent: bool = True
+    ) -> None:
         """Make a bridge.
 
         Args:
             calculator: Scores trajectories.
             advantage: Name of the advantage: grpo, dr_grpo, rloo or gspo.
+            by_agent: Whether an episode is compared with those of its own agent alone.
         """
         self.calculator = calculator
         self.advantage = advantage
+        self.by_agent = by_agent
         self._moments: dict[str, Moments] = {}
 
     async def score(self, trajectories: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
@@ -57,7 +61,7 @@ class RewardBridge:
         """Normalise the rewards of a scored group, and compute its advantages anew."""
         trajectories = self._shaped(group.trajectories)
         rewards = [t.trained_reward if t.valid else None for t in trajectories]
-        advantages = group_advantages(self.advantage, rewards)
+        advantages = group_advantages(self.advantage, rewards, self._agents(trajectories))
         return replace(group, trajectories=trajectories, advantages=advantages)
 
     def settle(self, groups: Sequence[Group]) -> list[Group]:
@@ -81,9 +85,18 @@ class RewardBridge:
         """Take a batch into the running statistics: the raw values of valid episodes, by group."""
         self.calculator.shaping.learn(groups, self._moments)
 
-    def shape(self, rows: Sequence[Values]) -> list[Shaped]:
-        """What the valid episodes of one group are trained on, from their raw values."""
-        return self.calculator.shaping.group(rows, self._moments)
+    def shape(self, rows: Sequence[Values], agents: Sequence[Hashable] = ()) -> list[Shaped]:
+        """What the valid episodes of one group are trained on, from their raw values.
+
+        Args:
+            rows: The raw values of each.
+            agents: Whose episode each is, where those of one agent are alone compared.
+        """
+        found: dict[int, Shaped] = {}
+        for slots in by_agent(agents or [None] * len(rows)):
+            shaped = self.calculator.shaping.group([rows[slot] for slot in slots], self._moments)
+            found |= zip(slots, shaped, strict=True)
+        return [found[slot] for slot in range(len(rows))]
 
     @property
     def shapes(self) -> bool:
@@ -123,8 +136,13 @@ class RewardBridge:
         if not self.shapes:
             return tuple(trajectories)
         valid = [trajectory for trajectory in trajectories if trajectory.valid]
-        found = iter(map(_shaped, valid, self.shape([t.rewards for t in valid])))
+        shaped = self.shape([t.rewards for t in valid], self._agents(valid))
+        found = iter(map(_shaped, valid, shaped))
         return tuple(next(found) if t.valid else t for t in trajectories)
+
+    def _agents(self, trajectories: Sequence[Trajectory]) -> list[str | None]:
+        """Whose episode each is, where that parts the group."""
+        return [episode.agent for episode in trajectories] if self.by_agent else []
 
 
 def _scored(trajectory: Trajectory, score: Scored) -> Trajectory:

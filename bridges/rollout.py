@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bridges.environment import EnvironmentBridge
 from bridges.gathering import gather
-from bridges.interrupted import Interrupted
+from bridges.interrupted import Interrupted, Player
+from bridges.matches import failed_episode, play_match
 from bridges.policy import FailureAction, FailurePolicy
 from bridges.reward import RewardBridge
 from retrain.engine.base import InferenceEngine, SamplingParams
-from retrain.errors import BackendFailure, Boundary, EpisodeError
+from retrain.errors import BackendFailure, Boundary, ConfigError, EpisodeError
 from retrain.pausing import Seat, deadline
 from retrain.rollout.filling import OverSampling
 from retrain.rollout.gate import GatedEngine
@@ -21,9 +22,8 @@ from retrain.rollout.manager import RolloutManager
 from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
 from retrain.rollout.waiting import Draws
-from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
-from retrain.types import Group, StopReason, Trajectory
+from retrain.types import Group, Trajectory
 
 Refill = Callable[[], GroupRequest]
 """Gives another task when a group is to be played anew."""
@@ -77,7 +77,9 @@ class RolloutBridge:
         self.rewards = rewards
         self.engine = engine
         self.settings = settings
-        self._room = asyncio.Semaphore(settings.concurrency)
+        self._factory = environment.matches
+        self._seats = _seats(environment, settings.n_samples)
+        self._room = asyncio.Semaphore(max(settings.concurrency // self._seats, 1))
 
     def with_settings(self, settings: RolloutSettings) -> RolloutBridge:
         """The same bridge, collecting in another way."""
@@ -143,12 +145,11 @@ class RolloutBridge:
         """
         refills = self.settings.policy.retries if refill is not None else 0
         while True:
-            episodes = await gather(
-                [
-                    self.episode(request, index, interrupted=interrupted)
-                    for index in range(self.settings.n_samples)
-                ]
-            )
+            matches = [
+                self._match(request, range(first, first + self._seats), interrupted)
+                for first in range(0, self.settings.n_samples, self._seats)
+            ]
+            episodes = [episode for match in await gather(matches) for episode in match]
             if refill is None or not refills or not any(map(self._wants_refill, episodes)):
                 break
             refills -= 1
@@ -171,56 +172,101 @@ class RolloutBridge:
             interrupted: The group's episodes as a restart interrupted them.
 
         Raises:
+            ConfigError: It cannot be played without the others of its match.
             RetrainError: A failure whose policy is to raise.
         """
-        settings = self.settings
-        seed = EpisodeSeed(
-            settings.run_seed, settings.split, request.task.id, request.visit, sample_index
-        )
-        kept = None if interrupted is None else interrupted.ended(sample_index, request.task)
-        if kept is not None:
-            return kept
-        if (running := asyncio.current_task()) is not None:
-            running.set_name(f"task {request.task.id!r}, sample {sample_index}")
-        async with Seat(self._room):
-            for attempt in range(settings.policy.retries + 1):
-                trajectory = await self._play(request, replace(seed, attempt=attempt), interrupted)
-                if trajectory.error is None:
-                    break
-                action = settings.policy.action(trajectory.error)
-                if action is FailureAction.RAISE:
-                    raise _as_exception(trajectory.error, request)
-                if action is not FailureAction.RETRY:
-                    break
-        position = request.index * settings.n_samples + sample_index
-        trajectory = replace(trajectory, group_index=request.index, index=position)
-        if interrupted is not None:
-            interrupted.end(sample_index, trajectory)
+        if self._seats > 1:
+            raise ConfigError(
+                f"environment.type: the {self._seats} agents of a match are played together, and "
+                "this plays single episodes; play whole groups, or name players for all agents "
+                "but one under environment.agents"
+            )
+        slots = range(sample_index, sample_index + 1)
+        (trajectory,) = await self._match(request, slots, interrupted)
         return trajectory
 
-    async def _play(
-        self, request: GroupRequest, seed: EpisodeSeed, interrupted: Interrupted | None
+    async def _match(
+        self, request: GroupRequest, slots: range, interrupted: Interrupted | None
+    ) -> tuple[Trajectory, ...]:
+        """Play the members of a group that play together: one, or the seats of a match."""
+        policy = self.settings.policy
+        kept = [interrupted.ended(n, request.task) for n in slots] if interrupted else [None]
+        if all(kept):
+            return tuple(episode for episode in kept if episode is not None)
+        if (running := asyncio.current_task()) is not None:
+            running.set_name(f"task {request.task.id!r}, sample {slots[0]}")
+        async with Seat(self._room):
+            for attempt in range(policy.retries + 1):
+                played = await self._attempt(request, slots, attempt, interrupted)
+                error = next((episode.error for episode in played if episode.error), None)
+                if error is None:
+                    break
+                action = policy.action(error)
+                if action is FailureAction.RAISE:
+                    raise _as_exception(error, request)
+                if action is not FailureAction.RETRY:
+                    break
+        return tuple(self._placed(request, episode, interrupted) for episode in played)
+
+    def _placed(
+        self, request: GroupRequest, episode: Trajectory, interrupted: Interrupted | None
     ) -> Trajectory:
-        settings, player = self.settings, self.environment
-        play = partial(
-            player.run if interrupted is None else interrupted.player(player, seed.sample_index),
-            request.task,
-            engine=self.engine,
-            params=settings.params,
-            evaluation=settings.evaluation,
-        )
+        number = episode.seed.sample_index
+        position = request.index * self.settings.n_samples + number
+        placed = replace(episode, group_index=request.index, index=position)
+        if interrupted is not None:
+            interrupted.end(number, placed)
+        return placed
+
+    async def _attempt(
+        self,
+        request: GroupRequest,
+        slots: range,
+        attempt: int,
+        interrupted: Interrupted | None,
+    ) -> tuple[Trajectory, ...]:
+        run, split = self.settings.run_seed, self.settings.split
+        named = partial(EpisodeSeed, run, split, request.task.id, request.visit)
+        seeds = [named(number, attempt) for number in slots]
+        if self._factory is None:
+            player, (seed,) = self.environment, seeds
+            play = interrupted.player(player, seed.sample_index) if interrupted else player.run
+            return (await self._play(request, seed, play),)
+
+        def seat(player: EnvironmentBridge, seed: EpisodeSeed) -> Awaitable[Trajectory]:
+            return self._play(request, seed, player.run)
+
+        return await play_match(self.environment, self._factory, request.task, seeds, seat)
+
+    async def _play(self, request: GroupRequest, seed: EpisodeSeed, play: Player) -> Trajectory:
+        settings = self.settings
         try:
             async with deadline(settings.episode_timeout):
-                return await play(seed=seed)
+                return await play(
+                    request.task,
+                    engine=self.engine,
+                    params=settings.params,
+                    seed=seed,
+                    evaluation=settings.evaluation,
+                )
         except TimeoutError:
-            return Trajectory(
-                task=request.task,
-                seed=seed,
-                segments=(),
-                status=Status.FAILED,
-                stop_reason=StopReason.FAILED,
-                error=_timeout_error(settings.episode_timeout),
-            )
+            error = _timeout_error(settings.episode_timeout)
+            return failed_episode(request.task, seed, error)
+
+
+def _seats(environment: EnvironmentBridge, n_samples: int) -> int:
+    """How many episodes of a group play together.
+
+    Raises:
+        ConfigError: The group cannot be parted so.
+    """
+    if n_samples % environment.seats:
+        raise ConfigError(
+            f"n_samples_per_prompt (--samples): {n_samples} is no multiple of the "
+            f"{environment.seats} agents that the model plays; each match gives a group one "
+            "episode of each of them"
+        )
+    return environment.seats
 
 
 def _timeout_error(seconds: float | None) -> EpisodeError:

@@ -120,6 +120,7 @@ class Seat:
         """Take a seat of `room` when entered."""
         self._room = room
         self._taken = False
+        self._taking = asyncio.Lock()
         self._holding = holding(self)
 
     async def __aenter__(self) -> Seat:
@@ -134,16 +135,20 @@ class Seat:
         trace: TracebackType | None,
     ) -> None:
         self._holding.__exit__(kind, error, trace)
-        if self._taken:
-            self.pause()
+        self.pause()
 
     def pause(self) -> None:
-        """Leave the seat to another episode."""
-        self._taken = False
-        self._room.release()
+        """Leave the seat to another episode; nothing where it is left already."""
+        if self._taken:
+            self._taken = False
+            self._room.release()
 
     async def resume(self) -> None:
-        """Wait for the group's turn and for a seat."""
+        """Wait for the group's turn and for a seat; the episodes of a match share theirs."""
+        async with self._taking:
+            await self._take()
+
+    async def _take(self) -> None:
         go = GO.get()
         while not self._taken:
             if go is not None:

@@ -9,11 +9,12 @@ Sample (retrain/sample.py)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from retrain.errors import EpisodeError
+from retrain.images import Image
 from retrain.sample import Status
 from retrain.seeds import EpisodeSeed
 
@@ -64,6 +65,7 @@ class Message:
         tool_calls: Calls of an assistant message.
         tool_call_id: Which call a tool message answers.
         name: The tool that a tool message comes from.
+        images: What it shows, before its text; or where the text says `<image>`, once for each.
     """
 
     role: str
@@ -72,6 +74,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Task:
         prompt: Text (one user message) or messages.
         label: The expected answer, where there is one.
         metadata: Everything else about the row; JSON values.
-        images: Paths or URLs of the prompt's images.
+        images: Paths or URLs of the prompt's images; its first user message shows them.
     """
 
     id: str
@@ -94,10 +97,20 @@ class Task:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The prompt as messages."""
+        """The prompt as messages, the task's images in the first one of the user."""
         if isinstance(self.prompt, str):
-            return (Message("user", self.prompt),)
-        return self.prompt
+            return self.with_images((Message("user", self.prompt),))
+        return self.with_images(self.prompt)
+
+    def with_images(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """A first prompt that shows the task's images; unchanged where it shows some already."""
+        if not self.images or any(message.images for message in messages):
+            return messages
+        users = [at for at, message in enumerate(messages) if message.role == "user"]
+        if not users:
+            return messages
+        shown = replace(messages[users[0]], images=tuple(map(Image, self.images)))
+        return (*messages[: users[0]], shown, *messages[users[0] + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +215,17 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One append-only token stream: a prompt and the turns that follow it."""
+    """One append-only token stream: a prompt and the turns that follow it.
+
+    Attributes:
+        prompt_ids: The prompt; each image stands in it as the placeholders that it takes.
+        turns: The turns.
+        images: Paths or URLs of the images that the stream shows, in order.
+    """
 
     prompt_ids: tuple[int, ...]
     turns: tuple[Turn, ...] = ()
+    images: tuple[str, ...] = ()
 
     @property
     def response_ids(self) -> tuple[int, ...]:
@@ -290,6 +310,7 @@ class Trajectory:
         index: Which episode of the run.
         masked: True keeps the slot and trains on nothing of it.
         scoring: What else scoring found; None where that is nothing.
+        agent: Whose episode of a match it is; None where the environment has one agent.
         witness: For reward functions that read messages or the environment itself; None once the
             episode is scored.
     """
@@ -307,6 +328,7 @@ class Trajectory:
     index: int | None = None
     masked: bool = False
     scoring: Scoring | None = None
+    agent: str | None = None
     witness: Witness | None = field(default=None, compare=False, repr=False)
 
     @property

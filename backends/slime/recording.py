@@ -13,8 +13,9 @@ from backends.slime.samples import flat, ours
 from bridges import DataFormatBridge
 from retrain.report.batch_metrics import EVALUATION, batch_metrics
 from retrain.report.metrics import MetricsLog
+from retrain.report.pieces import Decode
 from retrain.report.run_folder import METRICS, SAMPLES
-from retrain.report.samples import Decode, write_samples
+from retrain.report.samples import write_samples
 from retrain.sample import Sample
 
 

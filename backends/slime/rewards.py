@@ -9,7 +9,7 @@ from backends.slime.context import Context
 from backends.slime.drawing import place_of
 from backends.slime.samples import flat, keyed, ours
 from backends.slime.score_notes import write_scores
-from backends.slime.trained_votes import trained_votes
+from backends.slime.trained_votes import agents_by_vote, trained_votes
 from backends.slime.votes import reward_of, vote_of
 from bridges.data_format import KEY
 from retrain.reward.advantages import group_advantages
@@ -65,10 +65,11 @@ def advantages(context: Context, args: Any, samples: Sequence[Any]) -> tuple[lis
     Returns:
         (raw rewards, advantages), one of each per sample, in order.
     """
-    name = context.config.algorithm.name
+    bridge, agents = context.composition.rewards, agents_by_vote(samples)
     found: dict[Hashable, float] = {}
     for group, rewards in trained_votes(context, args, samples).items():
-        values = group_advantages("grpo" if name == "sft" else name, list(rewards.values()))
+        whose = [agents[group][vote] for vote in rewards] if bridge.by_agent else ()
+        values = group_advantages(bridge.advantage, list(rewards.values()), whose)
         found |= {(group, vote): value for vote, value in zip(rewards, values, strict=True)}
     leaves = list(flat(samples))
     raw = [reward_of(args, sample) or 0.0 for sample in leaves]

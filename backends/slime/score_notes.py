@@ -48,13 +48,19 @@ def trained_of(sample: Any) -> float | None:
     return trained
 
 
+def agent_of(siblings: Iterable[Any]) -> str | None:
+    """Whose episode it is; None where its environment has one agent, or nobody wrote it down."""
+    agent: str | None = _scores(keeper(siblings)).get("agent")
+    return agent
+
+
 def keeper(siblings: Iterable[Any]) -> Any:
     """The one of an episode's samples that keeps its scores; None where none does."""
     return next((sample for sample in siblings if _scores(sample)), None)
 
 
 def _scores(sample: Any) -> dict[str, Any]:
-    metadata = sample.metadata or {}
+    metadata = getattr(sample, "metadata", None) or {}
     notes = metadata.get(KEY)
     found = notes.get("trajectory") if isinstance(notes, Mapping) else None
     scores = metadata.get(SCORES) if found is None else found

@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.slime.context import Context
 from backends.slime.samples import flat
-from backends.slime.score_notes import components_of, keeper, trained_of, write_trained
+from backends.slime.score_notes import agent_of, components_of, keeper, trained_of, write_trained
 from backends.slime.votes import vote_of, votes
 
 Votes = dict[Hashable, dict[Hashable, float | None]]
@@ -32,6 +32,12 @@ def trained_votes(context: Context, args: Any, samples: Sequence[Any]) -> Votes:
         return raw
     episodes = _episodes(samples)
     return {group: _trained(context, rewards, episodes[group]) for group, rewards in raw.items()}
+
+
+def agents_by_vote(samples: Sequence[Any]) -> dict[Hashable, dict[Hashable, str | None]]:
+    """Whose episode each is, by group and by episode; None in an environment of one agent."""
+    groups = _episodes(samples).items()
+    return {group: {v: agent_of(s) for v, s in episodes.items()} for group, episodes in groups}
 
 
 def settle(context: Context, args: Any, samples: Sequence[Any]) -> None:
@@ -76,7 +82,9 @@ def _trained(
     keepers = [keeper(episodes[vote]) for vote in valid]
     written = [trained_of(sample) for sample in keepers]
     if any(value is None for value in written):
-        shaped = context.composition.rewards.shape([components_of(sample) for sample in keepers])
+        bridge = context.composition.rewards
+        agents = [agent_of(episodes[vote]) for vote in valid] if bridge.by_agent else ()
+        shaped = bridge.shape([components_of(sample) for sample in keepers], agents)
         written = [one.trained for one in shaped]
     return {**rewards, **dict(zip(valid, written, strict=True))}
 

@@ -19,7 +19,7 @@ from retrain.cli.options import (
 )
 from retrain.errors import ConfigError
 
-_TASKS, _SAMPLES = 8, 1
+_TASKS = 8
 
 EXAMPLE = """\b
 Examples:
@@ -39,7 +39,7 @@ def rollout(
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option("--samples", min=1, help=f"Episodes of each task.  [default: {_SAMPLES}]"),
+        typer.Option("--samples", min=1, help="Episodes of each task.  [default: 1, or one match]"),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -90,7 +90,12 @@ def rollout(
     composition = compose(run, model_dir=model_dir)
     spec = engine_spec(run.rollout.engine, engine, engine_urls)
     groups, seconds = play_configured(
-        composition, spec, requests, samples or _SAMPLES, tape=tape, model_dir=model_dir
+        composition,
+        spec,
+        requests,
+        samples or composition.environment.seats,
+        tape=tape,
+        model_dir=model_dir,
     )
     if as_json:
         from retrain.cli.rollout_document import rollout_document

@@ -25,6 +25,7 @@ from retrain.compose.parts import (
     make_buffer,
     make_renderer,
     make_tasks,
+    make_vision,
     sampling_params,
 )
 from retrain.compose.players import agent_rollouts, episodes_of
@@ -52,6 +53,7 @@ __all__ = [
     "make_problem",
     "make_renderer",
     "make_tasks",
+    "make_vision",
     "preview",
     "read_loss",
     "sampling_params",

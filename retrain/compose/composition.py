@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from retrain.compose.agents import check_agents
 from retrain.compose.bounds import episode_limits, failure_policy
 from retrain.compose.parts import make_renderer, sampling_params
 from retrain.compose.rewarding import make_calculator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from retrain.environment.registry import EnvironmentFactory
     from retrain.rendering import DeltaRenderer
     from retrain.rollout.executors.base import Executor
+    from retrain.vision import VisionProcessor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Composition:
     rewards: RewardBridge
     data_format: DataFormatBridge
     executor: Executor
+
+    @property
+    def image_processor(self) -> VisionProcessor | None:
+        """The model's image processor; None where the renderer has none."""
+        return getattr(self.renderer, "image_processor", None)
 
     def close(self) -> None:
         """End the workers of environments and rewards; from any thread, and more than once."""
@@ -110,8 +117,9 @@ def compose_with(
     over_sampling(config.rollout, config.algorithm.hyperparameters.rollout_batch_size)
     section = config.environment
     factory = make_environment or make_environment_factory(
-        section.type, section.env_specific_config
+        section.type, section.env_specific_config, section.agents
     )
+    check_agents(config, factory)
     calculator = make_calculator(
         config, renderer, renderer.text, environment_rewards=factory.rewards
     )
@@ -124,7 +132,7 @@ def compose_with(
         config=config,
         renderer=renderer,
         environment=EnvironmentBridge(renderer, executor.make, episode_limits(config, positions)),
-        rewards=RewardBridge(calculator, advantage),
+        rewards=RewardBridge(calculator, advantage, by_agent=config.algorithm.baseline == "agent"),
         data_format=DataFormatBridge(renderer),
         executor=executor,
     )

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One episode that no model took part in, for the dry run.
+    """One episode that no model took part in, for the dry run; of several agents one match.
 
     Attributes:
-        samples: Its samples.
+        samples: Its samples, seat after seat.
         recorded: Whether the turns are those of a demonstration; else they are scripted.
-        trajectory: The episode; None for a demonstration.
+        trajectory: The episode, of a match the first one that failed; None for a demonstration.
     """
 
     samples: tuple[Sample, ...]
@@ -30,7 +30,7 @@ class Preview:
 
 
 async def preview(composition: Composition, task: Task) -> Preview:
-    """Play one episode without a model: a demonstration's turns, or scripted ones.
+    """Play one episode, or match, without a model: a demonstration's turns, or scripted ones.
 
     Args:
         composition: The bridges; the environment, the template and the rewards are real.
@@ -41,7 +41,7 @@ async def preview(composition: Composition, task: Task) -> Preview:
     """
     from bridges import EnvironmentBridge
     from bridges.demonstrations import demonstration_samples
-    from bridges.preview import preview_episode
+    from bridges.preview import preview_episodes
 
     renderer, limits = composition.renderer, composition.environment.limits
     here = composition.executor.here
@@ -49,9 +49,11 @@ async def preview(composition: Composition, task: Task) -> Preview:
         tools = await EnvironmentBridge(renderer, here, limits).tools()
         samples = await demonstration_samples([task], renderer, limits, tools)
         return Preview(tuple(samples), recorded=True)
-    episode = await preview_episode(task, renderer, here, limits)
-    (scored,) = await composition.rewards.score([episode])
-    return Preview(tuple(composition.data_format.to_samples(scored)), False, scored)
+    episodes = await preview_episodes(task, renderer, here, limits)
+    scored = await composition.rewards.score(episodes)
+    samples = [sample for one in scored for sample in composition.data_format.to_samples(one)]
+    shown = next((one for one in scored if one.error is not None), scored[0])
+    return Preview(tuple(samples), False, shown)
 
 
 def check_inputs(config: RunConfig) -> None:
@@ -60,9 +62,12 @@ def check_inputs(config: RunConfig) -> None:
     Raises:
         ConfigError: The environment, a reward or the template cannot be used.
         DataError: A prompt source is wrong.
+        MissingDependency: A logger's package is not installed.
     """
     from bridges.demonstrations import conversation
+    from retrain.loggers.publishing import require_loggers
 
+    require_loggers(config)
     compose(config)
     tasks = make_tasks(config)
     if config.algorithm.name == "sft":

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from retrain.model_files import generation_eos, load_tokenizer, vocabulary_size
+from retrain.model_files import generation_eos, load_tokenizer, vocabulary_size, why_text_only
 
 if TYPE_CHECKING:
     from retrain.compose.composition import Composition
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from retrain.rendering import DeltaRenderer
     from retrain.rollout.buffer import DataBuffer
     from retrain.types import Task
+    from retrain.vision import ImageLimits, Vision
 
     class ClosableEngine(InferenceEngine, Protocol):
         """An engine that holds something until it is closed."""
@@ -41,7 +42,28 @@ def make_renderer(config: RunConfig, model_dir: str | Path | None = None) -> Del
         stop_token_ids=config.rendering.stop_token_ids,
         generation_config_eos=generation_eos(config, model_dir),
         history=config.rendering.history,
+        vision=make_vision(config, model_dir),
     )
+
+
+def make_vision(config: RunConfig, model_dir: str | Path | None = None) -> Vision:
+    """Load the model's image processor, or say why there is none."""
+    from retrain.vision import NoVision
+
+    reason = why_text_only(config, model_dir)
+    if reason is not None:
+        return NoVision(reason)
+    from retrain.engine.transformers_vision import load_vision
+
+    folder = None if model_dir is None else str(model_dir)
+    return load_vision(config.model, image_limits(config), folder)
+
+
+def image_limits(config: RunConfig) -> ImageLimits:
+    """What images may be, as `rendering.images` has it."""
+    from retrain.vision import ImageLimits
+
+    return ImageLimits(**config.rendering.images.model_dump())
 
 
 def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> tuple[Task, ...]:
@@ -58,17 +80,41 @@ def make_tasks(config: RunConfig, source: PromptSourceConfig | None = None) -> t
         MissingDependency: The package that reads them is not installed.
     """
     from retrain.rollout.sources import make_tasks as read_tasks
+    from retrain.rollout.system_prompt import with_system_prompt
     from retrain.seeds import derive_seed
 
     section = source or config.prompt_source
     split = "train" if source is None else "eval"
-    return read_tasks(
+    tasks = read_tasks(
         section.type,
         section.source_config,
         config.base_dir,
         environment=config.environment.type,
         seed=derive_seed("tasks", config.seed, split),
     )
+    _check_images(tasks, config)
+    return with_system_prompt(tasks, section.system_prompt or config.prompt_source.system_prompt)
+
+
+def _check_images(tasks: Sequence[Task], config: RunConfig) -> None:
+    """See from the heads of their files that the tasks' images can be used.
+
+    Raises:
+        DataError: Naming the task and the image.
+    """
+    from retrain.errors import DataError
+    from retrain.vision.reading import check_image
+
+    limits, seen = image_limits(config), set[str]()
+    for task in tasks:
+        for image in (image for message in task.messages for image in message.images):
+            if image.source in seen:
+                continue
+            seen.add(image.source)
+            try:
+                check_image(image.source, limits)
+            except DataError as error:
+                raise DataError(f"prompt_source: task {task.id!r}: {error}") from error
 
 
 def make_buffer(
@@ -135,5 +181,6 @@ def load_engine(
         concurrency=config.rollout.concurrency,
         vocab_size=vocabulary_size(config, model_dir),
         encode=lambda text: tokenizer.encode(text, add_special_tokens=False),
+        vision=composition.image_processor,
     )
     return cast("ClosableEngine", make_engine(spec, context, key="rollout.engine"))

@@ -28,6 +28,11 @@ class AlgorithmConfig(Section):
     backend: str = Field(
         default="trl", min_length=1, description="who trains: the one key to change"
     )
+    baseline: Literal["agent", "group"] = Field(
+        default="agent",
+        description="whose rewards an episode is compared with, in an environment of several "
+        "agents: those of the same agent in its group, or all of the group",
+    )
     hyperparameters: Hyperparameters = Field(
         default_factory=Hyperparameters, validate_default=True, description="see below"
     )
@@ -95,7 +100,9 @@ def _split(given: Mapping[str, Any], backend: str) -> tuple[dict[str, Any], dict
     theirs = {
         key: value
         for key, value in given.items()
-        if backend not in ("", "trl", "slime") and isinstance(key, str) and key.startswith(start)
+        if backend not in ("", "trl", "slime", "torch")
+        and isinstance(key, str)
+        and key.startswith(start)
     }
     return theirs, {key: value for key, value in given.items() if key not in theirs}
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from pydantic_core import PydanticCustomError
 
 from retrain.config.peft import PeftConfig
-from retrain.config.section import JsonMapping, Positive, Section, Texts, faults
+from retrain.config.section import JsonMapping, NameOrMapping, Positive, Section, Texts, faults
 
 
 class ModelConfig(Section):
@@ -36,6 +36,12 @@ class EnvironmentConfig(Section):
     env_specific_config: JsonMapping = Field(
         default_factory=dict, description="the environment's own settings"
     )
+    agents: dict[str, NameOrMapping] = Field(
+        default_factory=dict,
+        description="of an environment with several agents: who plays those that are not trained, "
+        "policy (the model, untrained), chat or package.module:Class, alone or as "
+        "{name: …, PARAMETER: …}; every other agent is trained",
+    )
 
 
 class RowKeysConfig(Section):
@@ -44,6 +50,7 @@ class RowKeysConfig(Section):
     id_key: str = Field(default="id", description="key of the task's id")
     prompt_key: str = Field(default="prompt", description="key of the prompt: text, or messages")
     label_key: str = Field(default="label", description="key of the expected answer")
+    images_key: str = Field(default="images", description="key of the prompt's images")
 
 
 class ListSourceConfig(RowKeysConfig):
@@ -96,6 +103,12 @@ class PromptSourceConfig(Section):
     source_config: JsonMapping = Field(
         default_factory=dict, validate_default=True, description="what this kind needs"
     )
+    system_prompt: str | None = Field(
+        default=None,
+        min_length=1,
+        description="a system message before every prompt that does not begin with one; that of "
+        "the evaluation is this one where it has none",
+    )
 
     @field_validator("source_config")
     @classmethod
@@ -108,6 +121,16 @@ class PromptSourceConfig(Section):
         except ValidationError as error:
             inner = {"errors": error.errors(), "model": model}
             raise PydanticCustomError("nested", "does not fit", inner) from error
+
+
+class ImagesConfig(Section):
+    """What images may be."""
+
+    allow_urls: bool = Field(default=False, description="fetch images from the network")
+    max_bytes: Positive = Field(default=20_000_000, description="most bytes of an image file")
+    max_pixels: Positive = Field(
+        default=33_000_000, description="most pixels of an image, before it is resized"
+    )
 
 
 class RenderingConfig(Section):
@@ -123,6 +146,7 @@ class RenderingConfig(Section):
     stop_token_ids: Annotated[tuple[int, ...], Field(strict=False)] = Field(
         default=(), description="further tokens that end a turn"
     )
+    images: ImagesConfig = Field(default_factory=ImagesConfig, description="what images may be")
 
     @field_validator("date")
     @classmethod

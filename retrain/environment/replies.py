@@ -42,6 +42,22 @@ def as_first_observation(value: Any) -> Observation:
     return observation
 
 
+def as_told(value: Any, operation: str) -> Observation:
+    """Read what an agent of several is told before it acts.
+
+    Args:
+        value: In any form that `reset` may return, without an info mapping.
+        operation: The call that returned it.
+
+    Raises:
+        EnvironmentFailure: It is anything else, or holds no message.
+    """
+    observation = _as_observation(value, operation, OBSERVATION_FORMS)
+    if not observation.messages:
+        raise EnvironmentFailure(f"{operation} returned no message; an agent that acts reads one")
+    return observation
+
+
 def as_step_result(value: Any) -> StepResult:
     """Read what `step` returned.
 
@@ -64,7 +80,7 @@ def as_step_result(value: Any) -> StepResult:
         _as_observation(messages, "step", f"{OBSERVATION_FORMS} as its observation"),
         as_reward(reward, "step"),
         *ended,
-        _as_info(info),
+        as_info(info, "step"),
     )
 
 
@@ -86,6 +102,25 @@ def as_reward(reward: Any, operation: str) -> float:
             f"{operation} returned the reward {reward}; expected a finite number"
         )
     return float(reward)
+
+
+def as_info(info: Any, operation: str) -> dict[str, Any]:
+    """Read an info mapping; None is an empty one.
+
+    Args:
+        info: The mapping; what JSON cannot hold in it becomes text.
+        operation: The method that returned it.
+
+    Raises:
+        EnvironmentFailure: It is no mapping.
+    """
+    if info is None:
+        return {}
+    if not isinstance(info, Mapping):
+        described = _describe(info)
+        raise EnvironmentFailure(f"{operation} returned {described} as info; expected a mapping")
+    values: dict[str, Any] = to_jsonable_python({**info}, fallback=_plain) if info else {}
+    return values
 
 
 def _as_observation(value: Any, operation: str, expected: str) -> Observation:
@@ -116,15 +151,6 @@ def _as_flag(flag: Any, name: str) -> bool:
             f"step returned {_describe(flag)} as {name}; expected True or False, and {STEP_FORMS}"
         )
     return flag
-
-
-def _as_info(info: Any) -> dict[str, Any]:
-    if info is None:
-        return {}
-    if not isinstance(info, Mapping):
-        raise EnvironmentFailure(f"step returned {_describe(info)} as info; expected a mapping")
-    values: dict[str, Any] = to_jsonable_python({**info}, fallback=_plain) if info else {}
-    return values
 
 
 def _is_info(value: Any) -> bool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from retrain.environment.base import Environment, ToolSchema
+from retrain.environment.method_calls import MethodCalls
 from retrain.environment.replies import as_first_observation, as_reward, as_step_result
-from retrain.errors import ConfigError, EnvironmentFailure, boundary
-from retrain.threads import DaemonThreads, call, is_async
+from retrain.errors import ConfigError
 from retrain.types import Action, Observation, StepResult, Task
 
 
@@ -46,8 +45,7 @@ class AdaptedEnvironment(Environment):
         check_methods(inner)
         self.inner = inner
         self._takes_seed = takes_seed(inner.reset)
-        self._thread = DaemonThreads(1, f"retrain-{type(inner).__name__}", replace_hung=False)
-        self._kept: dict[ContextVar[Any], Any] = {}
+        self._call = MethodCalls(inner)
 
     @property
     def tools(self) -> Sequence[ToolSchema]:
@@ -90,7 +88,7 @@ class AdaptedEnvironment(Environment):
     @property
     def busy(self) -> bool:
         """Whether a synchronous call runs, be it one that nobody waits for any more."""
-        return self._thread.running > 0
+        return self._call.busy
 
     async def reset(self, task: Task, seed: int) -> Observation:
         """Begin an episode.
@@ -122,40 +120,7 @@ class AdaptedEnvironment(Environment):
 
     async def close(self) -> None:
         """Close the adapted object; after a call that hangs, without waiting for it."""
-        close = getattr(self.inner, "close", None)
-        try:
-            if close is None:
-                return
-            if self._thread.running and not is_async(close):
-                self._thread.submit(close)
-            else:
-                await self._call("close", close)
-        finally:
-            self._thread.shutdown()
-
-    async def _call(self, name: str, method: Callable[..., Any], *args: Any) -> Any:
-        if self._thread.running:
-            raise EnvironmentFailure(
-                f"{name}: an earlier call of this environment is still running"
-            )
-        async with boundary(EnvironmentFailure, name):
-            return await call(self._thread, self._in_context(method), *args)
-
-    def _in_context(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Let a synchronous method see the context variables that earlier ones set."""
-        if is_async(method):
-            return method
-
-        def run(*args: Any) -> Any:
-            before = copy_context()
-            for variable, value in self._kept.items():
-                variable.set(value)
-            try:
-                return method(*args)
-            finally:
-                self._kept |= _changes(before, copy_context())
-
-        return run
+        await self._call.close(getattr(self.inner, "close", None))
 
 
 def check_methods(environment: Any) -> None:
@@ -205,11 +170,3 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     if known is None:
         known = _bound[function.__func__] = inspect.signature(function)
     return known
-
-
-def _changes(before: Context, after: Context) -> dict[ContextVar[Any], Any]:
-    return {
-        variable: value
-        for variable, value in after.items()
-        if variable not in before or before[variable] is not value
-    }

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
+from retrain.report.agent_metrics import agent_metrics
 from retrain.report.attempts import FINISHED, success_of
 from retrain.report.evaluation import pass_metrics
 from retrain.report.scoring_metrics import component_metric, scoring_metrics
+from retrain.reward.advantages import by_agent
 from retrain.sample import Status
 from retrain.types import Group, Trajectory
 
@@ -37,6 +39,7 @@ def batch_metrics(
         **_rewards(groups, episodes),
         **scoring_metrics(episodes),
         **_success(episodes),
+        **agent_metrics(episodes),
         **(pass_metrics(groups) if prefix == EVALUATION else {}),
         **_responses(episodes),
         **_counts(groups, episodes),
@@ -54,7 +57,8 @@ def sampled_tokens(trajectory: Trajectory) -> int:
 def _rewards(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str, float]:
     valid = [episode for episode in episodes if episode.valid]
     by_group = [_valid_rewards(group) for group in groups]
-    spreads = [stdev(rewards) for rewards in by_group if len(rewards) > 1]
+    compared = [[t.reward or 0.0 for t in same] for group in groups for same in _compared(group)]
+    spreads = [stdev(rewards) for rewards in compared if len(rewards) > 1]
     components = sorted({name for episode in valid for name in episode.rewards})
     return {
         **_mean("reward/mean", (reward for rewards in by_group for reward in rewards)),
@@ -125,8 +129,16 @@ def _counts(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str
 
 
 def _teaches_nothing(group: Group) -> bool:
-    rewards = [t.trained_reward or 0.0 for t in group.trajectories if t.valid]
-    return len(rewards) > 1 and min(rewards) == max(rewards)
+    compared = [[t.trained_reward or 0.0 for t in same] for same in _compared(group)]
+    known = [rewards for rewards in compared if len(rewards) > 1]
+    return bool(known) and all(min(rewards) == max(rewards) for rewards in known)
+
+
+def _compared(group: Group) -> list[list[Trajectory]]:
+    """The valid episodes of a group, those of each agent together."""
+    valid = [trajectory for trajectory in group.trajectories if trajectory.valid]
+    parts = by_agent([trajectory.agent for trajectory in valid])
+    return [[valid[slot] for slot in slots] for slots in parts]
 
 
 def _waits(episodes: Sequence[Trajectory]) -> dict[str, float]:

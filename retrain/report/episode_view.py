@@ -20,7 +20,10 @@ Stream = list[tuple[int, int]]
 OPEN, CLOSE = "⟦", "⟧"
 """What encloses trained tokens where there is no colour."""
 
-_TRAINED, _UNTRAINED, _HEADER = "bold green", "dim", "bold"
+TRAINED, UNTRAINED = "bold green", "dim"
+"""The styles of tokens that are trained on, and of all others."""
+
+_HEADER = "bold"
 _STATUS_STYLE = {Status.COMPLETED: "green", Status.TRUNCATED: "yellow"}
 
 
@@ -70,7 +73,7 @@ def _append_stream(text: Text, stream: Stream, decode: Decode, plain: bool) -> N
             safe = printable(words, escape=OPEN + CLOSE)
             text.append(f"{OPEN}{safe}{CLOSE}" if trained else safe)
         else:
-            text.append(printable(words), _TRAINED if trained else _UNTRAINED)
+            text.append(printable(words), TRAINED if trained else UNTRAINED)
 
 
 def _runs(stream: Stream) -> Iterator[tuple[int, list[int]]]:
@@ -101,6 +104,7 @@ def _trajectory_header(trajectory: Trajectory) -> dict[str, str]:
     error = trajectory.error
     return _facts(
         task=f"{trajectory.task.id} visit {seed.visit} sample {seed.sample_index}",
+        agent=trajectory.agent,
         status=str(trajectory.status),
         stop=str(trajectory.stop_reason),
         reward=_reward(trajectory.reward, trajectory.rewards),
@@ -118,6 +122,7 @@ def _sample_header(sample: Sample) -> dict[str, str]:
     components = reward if isinstance(reward, Mapping) else notes.rewards
     return _facts(
         task=" ".join([notes.task_id or f"sample {sample.index}", *places]),
+        agent=notes.agent,
         segment=f"{notes.segment} of {notes.segments}" if notes.segments > 1 else None,
         status=str(sample.status),
         stop=notes.stop_reason,
@@ -155,6 +160,6 @@ def _header(facts: dict[str, str], streams: Iterable[Stream], status: Status, pl
     text = Text("== ", "" if plain else _HEADER)
     for position, (name, fact) in enumerate({**facts, "tokens": tokens}.items()):
         style = colour if name == "status" else _HEADER
-        text.append(("  " if position else "") + f"{name} ", "" if plain else _UNTRAINED)
+        text.append(("  " if position else "") + f"{name} ", "" if plain else UNTRAINED)
         text.append(fact, "" if plain else style)
     return text

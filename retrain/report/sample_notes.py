@@ -34,6 +34,7 @@ class SampleNotes:
     Attributes:
         task_id: The task's id.
         seed: The fields of the episode's seed: run, split, task_id, visit, sample_index.
+        agent: Whose episode of a match it is; None where the environment has one agent.
         stop_reason: Why the episode ended.
         rewards: Raw reward by component.
         normalised: Reward by component after its normalisation.
@@ -46,6 +47,7 @@ class SampleNotes:
 
     task_id: str | None = None
     seed: Mapping[str, Any] = field(default_factory=dict)
+    agent: str | None = None
     stop_reason: str | None = None
     rewards: Mapping[str, float] = field(default_factory=dict)
     normalised: Mapping[str, float] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class SampleNotes:
         return cls(
             task_id=_mapping(episode, "task").get("id", seed.get("task_id")),
             seed=seed,
+            agent=episode.get("agent"),
             stop_reason=episode.get("stop_reason"),
             rewards=_mapping(episode, "rewards"),
             normalised=_mapping(scoring, "normalised"),

@@ -6,7 +6,7 @@ Computed once, in float64, for every backend. Only valid slots count; the others
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias
 
 from retrain.registry import Registry
@@ -19,12 +19,16 @@ ADVANTAGES: Registry[Advantages] = Registry("advantage", "retrain.advantages")
 GRPO_EPSILON = 1e-6
 
 
-def group_advantages(name: str, rewards: Sequence[float | None]) -> tuple[float, ...]:
+def group_advantages(
+    name: str, rewards: Sequence[float | None], agents: Sequence[Hashable] = ()
+) -> tuple[float, ...]:
     """The advantage of each slot of one group.
 
     Args:
         name: A name in `ADVANTAGES`, or an import path.
         rewards: [G] combined rewards; None marks an invalid slot.
+        agents: [G] whose episode each slot is; those of one agent are compared with each other
+            alone. Empty compares all.
 
     Returns:
         [G] advantages: 0.0 for invalid slots, for fewer than two valid ones, and exactly 0.0
@@ -33,7 +37,32 @@ def group_advantages(name: str, rewards: Sequence[float | None]) -> tuple[float,
     Raises:
         ConfigError: No advantage of that name.
         ValueError: A reward is not finite, or the function gives another number of advantages.
+
+    Source of the comparison by agent: the role-conditioned advantage estimation of Liu et al. 2025,
+    "SPIRAL" (arXiv:2506.24119); its baseline is a moving average, here it is the group's.
     """
+    found = [0.0] * len(rewards)
+    for slots in by_agent(agents or [None] * len(rewards)):
+        values = _advantages(name, [rewards[slot] for slot in slots])
+        for slot, value in zip(slots, values, strict=True):
+            found[slot] = value
+    return tuple(found)
+
+
+def by_agent(agents: Sequence[Hashable]) -> list[list[int]]:
+    """The slots of each agent, in the order in which the agents first appear.
+
+    Args:
+        agents: [G] whose episode each slot is.
+    """
+    slots: dict[Hashable, list[int]] = {}
+    for slot, agent in enumerate(agents):
+        slots.setdefault(agent, []).append(slot)
+    return list(slots.values())
+
+
+def _advantages(name: str, rewards: Sequence[float | None]) -> tuple[float, ...]:
+    """The advantages of slots that are compared with each other."""
     function = ADVANTAGES.get(name)
     valid = [float(reward) for reward in rewards if reward is not None]
     if not all(map(math.isfinite, valid)):

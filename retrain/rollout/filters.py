@@ -18,6 +18,7 @@ from retrain.errors import ConfigError, RewardFailure, boundary
 from retrain.registry import Registry
 from retrain.report.attempts import SUCCESS_REWARD, attempts_by_task
 from retrain.report.batch_metrics import sampled_tokens
+from retrain.reward.advantages import by_agent
 from retrain.types import Group, Trajectory
 
 
@@ -78,16 +79,18 @@ def filter_name(filter_: GroupFilter) -> str:
 def check_reward_nonzero_std(group: Group, *, min_std: float = 0.0) -> FilterResult:
     """Keep a group whose rewards differ: where all are the same, every advantage is 0.
 
+    Of several agents, those of one at least must differ.
+
     Args:
         group: The group.
         min_std: The sample standard deviation that must be exceeded.
     """
-    rewards = _rewards(group)
-    if len(rewards) < 2:
+    compared = [rewards for rewards in _rewards_by_agent(group) if len(rewards) > 1]
+    if not compared:
         return FilterResult(False, "fewer_than_two_valid")
-    if min(rewards) == max(rewards) or _std(rewards) <= min_std:
-        return FilterResult(False, f"zero_std_{round(rewards[0], 1):g}")
-    return FilterResult(True)
+    if any(min(rewards) < max(rewards) and _std(rewards) > min_std for rewards in compared):
+        return FilterResult(True)
+    return FilterResult(False, f"zero_std_{round(compared[0][0], 1):g}")
 
 
 @FILTERS.register("check_min_reward")
@@ -199,8 +202,14 @@ def _valid(group: Group) -> list[Trajectory]:
 
 def _rewards(group: Group) -> list[float]:
     """The finite rewards of the valid slots."""
-    rewards = [t.reward for t in _valid(group) if t.reward is not None]
-    return [reward for reward in rewards if math.isfinite(reward)]
+    return [reward for rewards in _rewards_by_agent(group) for reward in rewards]
+
+
+def _rewards_by_agent(group: Group) -> list[list[float]]:
+    """The finite rewards of the valid slots of each agent."""
+    agents = by_agent([episode.agent for episode in _valid(group)])
+    slots = [[t.reward for t in map(_valid(group).__getitem__, slots)] for slots in agents]
+    return [[r for r in rewards if r is not None and math.isfinite(r)] for rewards in slots]
 
 
 def _std(rewards: list[float]) -> float:

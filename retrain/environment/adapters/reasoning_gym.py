@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ _KEY = "prompt_source.source_config"
 _MADE = "reasoning_gym"
 _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, SyntaxError)
 """What the scoring of some data sets raises on an answer that it cannot read."""
+_EVALUATED = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
+"""Data sets whose scoring calls `eval` on the answer, to accept a list as Python writes it."""
 
 
 class ReasoningGymEnvironment:
@@ -61,7 +64,8 @@ class ReasoningGymEnvironment:
         """Make questions, for `prompt_source: {type: environment}`.
 
         Args:
-            seed: Other seeds give other questions.
+            seed: Nearly all data sets draw question i from `seed + i`, so that seeds nearer to each
+                other than `count` share questions.
             dataset: The data set's name (`leg_counting`, `composite` …).
             config: Its configuration; that of `composite` has `datasets`, a list of
                 `{name, weight, config}`.
@@ -127,6 +131,7 @@ def _require() -> None:
 
 
 def _library(module: str = "") -> Any:
+    import_module("reasoning_gym")  # whole: its data sets are registered as it is imported
     return import_module(f"reasoning_gym{module}")
 
 
@@ -149,6 +154,7 @@ def _create(parts: str) -> Any:
     """A data set, as `tasks` asks for it; JSON, since a configuration is no key."""
     name, config, seed, size = json.loads(parts)
     _known(name)
+    _read_literals_only()
     try:
         if name == "composite":
             spec = _library(".composite").DatasetSpec
@@ -164,6 +170,14 @@ def _known(name: str) -> None:
     known = {*_library(".factory").DATASETS}
     if name not in known:
         raise ConfigError(f"{_KEY}.dataset: reasoning-gym has no {name!r}; {nearest(name, known)}")
+
+
+@lru_cache(maxsize=1)
+def _read_literals_only() -> None:
+    """Give the modules that evaluate answers an `eval` of their own: a model runs no code here."""
+    known = _library(".factory").DATASETS
+    for name in known.keys() & set(_EVALUATED):
+        vars(import_module(known[name][0].__module__))["eval"] = ast.literal_eval
 
 
 def _of_row(task: Task) -> tuple[Any, dict[str, Any]]:

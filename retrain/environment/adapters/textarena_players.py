@@ -56,12 +56,13 @@ class Listener:
         return "GAME" if sender == _GAME else roles.get(sender, f"Player {sender}")
 
 
-def load_opponent(path: str, config: Mapping[str, Any]) -> Opponent:
+def load_opponent(path: str, config: Mapping[str, Any], seed: int) -> Opponent:
     """Make an opponent of one seat.
 
     Args:
         path: Import path of a function `(observation) -> move`, or of a class of such objects.
         config: Keyword arguments of the class, or further ones of the function.
+        seed: The episode's, given to what takes a `seed` that `config` does not name.
 
     Raises:
         ConfigError: There is none, or it cannot be called so.
@@ -69,6 +70,8 @@ def load_opponent(path: str, config: Mapping[str, Any]) -> Opponent:
     allow_working_directory()
     found: Any = load_object(path, f"{_KEY} {path!r}")
     try:
+        if "seed" in inspect.signature(found).parameters:
+            config = {"seed": seed, **config}
         opponent = found(**config) if inspect.isclass(found) else partial(found, **config)
     except TypeError as error:
         raise ConfigError(f"{_KEY}: {path!r} cannot be made: {error}") from None

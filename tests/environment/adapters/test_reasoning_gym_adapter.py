@@ -130,6 +130,26 @@ async def test_an_answer_that_the_scoring_cannot_read_earns_nothing_and_is_told(
     assert result.info["unreadable"].startswith("ValueError: ")
 
 
+@pytest.mark.parametrize(
+    "dataset", ["binary_matrix", "n_queens", "spiral_matrix", "string_insertion"]
+)
+async def test_an_answer_is_never_run_as_python(
+    dataset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (task,) = tasks(dataset)
+    result = await answered(task, "<answer>[print('ran')]</answer>")
+
+    assert result.reward == 0.0
+    assert "ran" not in capsys.readouterr().out
+
+
+async def test_a_list_as_python_writes_it_is_scored_as_ever() -> None:
+    (task,) = tasks("spiral_matrix", min_n=2, max_n=2)
+    numbers = [int(number) for number in str(task.label).split()]
+
+    assert (await answered(task, f"<answer>{numbers}</answer>")).reward == 0.1
+
+
 async def test_a_composite_draws_from_its_parts() -> None:
     drawn = tasks("composite", 40, **COMPOSITE)
     legs = sum("legs" in str(task.prompt) for task in drawn)

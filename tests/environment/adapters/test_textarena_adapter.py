@@ -231,6 +231,27 @@ async def test_what_cannot_be_played_is_named(config: dict[str, Any], said: str)
         await play(config, ["[0]"])
 
 
+class Drawing:
+    """Draws its field."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def __call__(self, observation: str) -> str:
+        free = re.findall(r"'\[(\d)\]'", observation.rpartition("Available Moves")[2])
+        return f"[{self._random.choice(free)}]"
+
+
+async def test_an_opponent_that_takes_a_seed_plays_the_same_game_for_the_same_seed() -> None:
+    async def game(seed: int, **config: Any) -> str:
+        return str(await play({**TOE, "opponent": f"{HERE}:Drawing", **config}, ["[4]"], seed))
+
+    games = [await game(seed) for seed in range(20)]
+    assert games == [await game(seed) for seed in range(20)]
+    assert len(set(games)) > 3
+    assert len({await game(seed, opponent_config={"seed": 1}) for seed in range(20)}) == 1
+
+
 async def test_an_opponent_that_raises_fails_the_episode() -> None:
     config = {**TOE, "opponent": f"{HERE}:Scripted", "opponent_config": {"moves": []}}
 

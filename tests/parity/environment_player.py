@@ -18,7 +18,7 @@ class Player(ScriptedEngine):
 
 
 def build(context: EngineContext, *, texts: list[str]) -> Player:
-    """`rollout.engine: {name: "adapter_engine:build", texts: […]}`."""
+    """`rollout.engine: {name: "environment_player:build", texts: […]}`."""
     assert context.encode is not None
     encode = context.encode
 
