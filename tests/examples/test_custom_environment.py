@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from retrain.cli.main import app
 from retrain.config import load_config
 from retrain.environment import Environment, make_environment_factory
 from retrain.types import Action, StepResult, Task
@@ -20,24 +23,32 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "custom_environment"
 
 
-@pytest.fixture(autouse=True)
-def in_the_example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+MODULES = ("environment", "rewards", "prepare")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_the_example() -> Iterator[None]:
     """Work in the example's folder; forget its modules afterwards."""
-    modules = ("environment", "rewards")
-    for name in modules:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.chdir(EXAMPLE)
-    monkeypatch.syspath_prepend(str(EXAMPLE))
-    yield
-    for name in modules:
-        sys.modules.pop(name, None)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MODULES:
+            patch.delitem(sys.modules, name, raising=False)
+        patch.chdir(EXAMPLE)
+        patch.syspath_prepend(str(EXAMPLE))
+        yield
+        for name in MODULES:
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    script = ROOT / "examples" / "calculator" / "make_model.py"
-    subprocess.run([sys.executable, str(script), "--output", str(folder)], check=True)
+def generated(in_the_example: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What prepare.py writes."""
+    import prepare
+
+    folder = tmp_path_factory.mktemp("custom_environment")
+    with pytest.MonkeyPatch.context() as patch:
+        words = ["--output", str(folder), "--demonstrations", "90"]
+        patch.setattr(sys, "argv", ["prepare.py", *words])
+        asyncio.run(prepare.main())
     return folder
 
 
@@ -110,12 +121,53 @@ async def test_a_seed_is_a_number() -> None:
     assert len({len(await replies(seed)) for seed in range(20)}) > 5
 
 
-async def test_the_configuration_plays_and_scores_a_player_that_halves(model: Path) -> None:
+async def test_the_environment_gives_the_demonstrations_their_replies(generated: Path) -> None:
+    lines = (generated / "demonstrations.jsonl").read_text(encoding="utf-8").splitlines()
+    found = set()
+    for row in map(json.loads, lines):
+        said = [message["content"] for message in row["messages"]]
+        low, high = 1, int(re.findall(r"from 1 to (\d+)", said[0])[0])
+        for guess, reply in zip(map(int, said[1::2]), said[2::2], strict=False):
+            low = max(low, guess + 1) if reply == "higher" else low
+            high = min(high, guess - 1) if reply == "lower" else high
+        assert low <= high
+        assert len(said) <= 1 + 2 * 6
+        found.add(low <= int(said[-1]) <= high)
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize("backend", ["trl", "slime"])
+def test_the_configuration_is_planned(generated: Path, backend: str) -> None:
+    overrides = (
+        f"model.name_or_path={generated}/model",
+        f"prompt_source.source_config.path={generated}/train.jsonl",
+        f"evaluation.prompt_source.source_config.path={generated}/heldout.jsonl",
+        f"stages.0.prompt_source.source_config.path={generated}/demonstrations.jsonl",
+        f"algorithm.backend={backend}",
+    )
+    words = [word for override in overrides for word in ("--set", override)]
+    result = CliRunner().invoke(app, ["plan", "config.yaml", "--json", *words])
+
+    assert result.exit_code == 0, result.output
+    assert [stage["backend"] for stage in json.loads(result.stdout)["stages"]] == [backend] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [
+        ("config_pretrained.yaml", ()),
+        ("config.yaml", ("prompt_source.source_config.path={}/train.jsonl",)),
+    ],
+)
+async def test_the_configurations_play_and_score_a_player_that_halves(
+    generated: Path, name: str, overrides: tuple[str, ...]
+) -> None:
     from retrain.compose import compose, make_buffer, make_tasks
     from retrain.engine.scripted import ScriptedEngine
     from retrain.model_files import load_tokenizer
 
-    config = load_config(EXAMPLE / "config.yaml", [f"model.name_or_path={model}"])
+    given = ("model.name_or_path={}/model", *overrides)
+    config = load_config(EXAMPLE / name, [each.format(generated) for each in given])
     composition, tokenizer = compose(config), load_tokenizer(config)
     renderer = composition.renderer
 
