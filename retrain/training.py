@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 
 from retrain.compose import check_inputs, find_start, load_backend
 from retrain.config import ModelConfig, RunConfig, dump_config
-from retrain.errors import ConfigError, DataError, MissingDependency
+from retrain.errors import ConfigError, RetrainError, RunFolderError
 from retrain.launch import Launch
+from retrain.loggers.publishing import publishing
 from retrain.report.curve import plot_curve
 from retrain.report.progress import make_progress
 from retrain.report.result import RunResult, read_result, write_result
-from retrain.report.run_folder import CONFIG, CURVE, RunFolder
+from retrain.report.run_folder import CONFIG, CURVE, METRICS, REPORT, RunFolder
 from retrain.report.start import START, Start, read_start, write_start
 
 if TYPE_CHECKING:
-    from backends.base import Plan
+    from backends.base import Backend, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,9 @@ def _train_stages(
         model_dir = None if result is None else result.model_dir
         result = _train_stage(stage, model_dir, resume=begun, start=start)
         start = None
-        curve = result.run_dir / CURVE
-        if curve.exists() and Launch.of().first:
-            shutil.copyfile(curve, root / CURVE)
+        for name in (CURVE, REPORT):
+            if (result.run_dir / name).exists() and Launch.of().first:
+                shutil.copyfile(result.run_dir / name, root / name)
         if result.interrupted:
             break
     assert result is not None
@@ -133,12 +134,29 @@ def _train_stage(
         plan = backend.plan(starting_from(config, model_dir))
     if not resume and Launch.of().first:
         _put_start(config.output_dir, start)
-    result = backend.train(plan, resume=resume)
-    if Launch.of().first:
-        _draw(result.run_dir)
-        if not result.interrupted:
-            write_result(result)
+    try:
+        result = _logged(plan, backend, resume=resume)
+    except RunFolderError:  # the folder may be another run's
+        raise
+    except BaseException:
+        _sum_up(config.output_dir)
+        raise
+    if Launch.of().first and not result.interrupted:
+        write_result(result)
+    _sum_up(result.run_dir)
     return result
+
+
+def _logged(plan: Plan, backend: Backend, *, resume: bool) -> RunResult:
+    """Train, with the configured loggers following the first process's run folder."""
+    if not Launch.of().first:
+        return backend.train(plan, resume=resume)
+    with publishing(plan.config, _note, resume=resume):
+        return backend.train(plan, resume=resume)
+
+
+def _note(text: str) -> None:
+    make_progress().note(text)
 
 
 def _put_start(run_dir: Path, start: Start | None) -> None:
@@ -152,12 +170,20 @@ def _put_start(run_dir: Path, start: Start | None) -> None:
     make_progress().note(str(start))
 
 
-def _draw(run_dir: Path) -> None:
-    """Draw the curve; a run that trained well does not fail for want of a picture."""
-    try:
-        plot_curve(run_dir)
-    except (MissingDependency, DataError) as error:
-        warnings.warn(f"no curve was drawn: {error}", stacklevel=2)
+def _sum_up(run_dir: Path) -> None:
+    """Draw the curve and write the report; a run that trained well does not fail for want of them.
+
+    A run that has failed, or was interrupted, is summed up as far as it came.
+    """
+    if not Launch.of().first or not (run_dir / METRICS).exists():
+        return
+    from retrain.report.page.writing import write_report
+
+    for what, write in (("curve was drawn", plot_curve), ("report was written", write_report)):
+        try:
+            write(run_dir)
+        except (RetrainError, OSError, ValueError, LookupError, TypeError) as error:
+            warnings.warn(f"no {what}: {error}", stacklevel=2)
 
 
 def starting_from(config: RunConfig, model_dir: Path) -> RunConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from statistics import fmean
@@ -9,8 +10,8 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from backends.interrupt import GracefulInterrupt
 from backends.recorder import Recorder
-from backends.trl.interrupt import GracefulInterrupt
 from retrain.launch import Launch
 
 TRAIN_METRICS: Mapping[str, str] = {
@@ -38,6 +39,7 @@ class IterationCallback(TrainerCallback):
         steps_per_iteration: int,
         evaluate: Callable[[int], None] | None = None,
         publish: Callable[[], None] | None = None,
+        waited: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Make a callback.
 
@@ -48,6 +50,7 @@ class IterationCallback(TrainerCallback):
             steps_per_iteration: Optimizer steps of one iteration.
             evaluate: Called with the iteration after each one; decides itself whether it is due.
             publish: Called when an iteration's metrics are recorded.
+            waited: Seconds that the loop has waited for episodes so far: no part of training.
         """
         self._recorder = recorder
         self._interrupt = interrupt
@@ -55,10 +58,18 @@ class IterationCallback(TrainerCallback):
         self._steps = steps_per_iteration
         self._evaluate = evaluate
         self._publish = publish
+        self._waited = waited
+        self._began = 0.0
+        self._seconds = 0.0
         self._logs: dict[str, list[float]] = defaultdict(list)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin to time an optimizer step."""
+        self._began = time.perf_counter() - self._waited()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Ask for a checkpoint and a stop, on a generation boundary only."""
+        self._seconds += time.perf_counter() - self._waited() - self._began
         if state.global_step % self._steps:
             return
         if any(self._launch.gather([self._interrupt.requested])):
@@ -82,6 +93,7 @@ class IterationCallback(TrainerCallback):
         metrics = {name: fmean(values) for name, values in self._logs.items()}
         if self._logs["train/learning_rate"]:
             metrics["train/learning_rate"] = self._logs["train/learning_rate"][-1]
+        metrics["train/seconds"], self._seconds = self._seconds, 0.0
         self._logs.clear()
         self._recorder.trained(iteration, metrics)
         if self._evaluate is not None:

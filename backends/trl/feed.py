@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -57,6 +58,7 @@ class RolloutFeed:
         self._on_groups = on_groups
         self.rows: list[Sample] = []
         self.current: list[list[int]] = []
+        self.seconds = 0.0
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Fill the batch of one iteration.
@@ -68,6 +70,7 @@ class RolloutFeed:
         Returns:
             Columns of equal length: TRL's three, `env_mask`, and the raw reward.
         """
+        began = time.perf_counter()
         self._batches.require_count(len(prompts))
         step = trainer.state.global_step
         with self._weights():
@@ -80,6 +83,7 @@ class RolloutFeed:
             rows = self._rows(filled.groups, fresh)
             extra = self._batches.metrics(filled)
             self._on_groups(step, filled.groups, rows, filled.seconds, extra)
+        self.seconds += time.perf_counter() - began
         return as_columns(self.rows)
 
     def _rows(self, groups: Sequence[Group], fresh: Fresh) -> list[Sample]:

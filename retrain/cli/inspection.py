@@ -59,8 +59,10 @@ class Inspection:
 def inspect_stage(stage: StagePlan) -> Inspection:
     """Make the bridges of a stage and play one episode without a model."""
     from retrain.compose import compose, make_problem
+    from retrain.loggers.publishing import require_loggers
 
     try:
+        require_loggers(stage.plan.config)
         composition = compose(stage.plan.config)
     except RetrainError as error:
         return Inspection(stage.name, _with(stage.plan, make_problem("", str(error))))

@@ -21,14 +21,20 @@ from retrain.cli.parity import EXAMPLE as PARITY_EXAMPLE
 from retrain.cli.parity import parity
 from retrain.cli.plan import EXAMPLE as PLAN_EXAMPLE
 from retrain.cli.plan import plan
+from retrain.cli.report import EXAMPLE as REPORT_EXAMPLE
+from retrain.cli.report import report
 from retrain.cli.reward import EXAMPLE as REWARD_EXAMPLE
 from retrain.cli.reward import reward
 from retrain.cli.rollout import EXAMPLE as ROLLOUT_EXAMPLE
 from retrain.cli.rollout import rollout
 from retrain.cli.serve import EXAMPLE as SERVE_EXAMPLE
 from retrain.cli.serve import serve
+from retrain.cli.show import EXAMPLE as SHOW_EXAMPLE
+from retrain.cli.show import show
 from retrain.cli.train import EXAMPLE as TRAIN_EXAMPLE
 from retrain.cli.train import train
+from retrain.cli.view import EXAMPLE as VIEW_EXAMPLE
+from retrain.cli.view import view
 
 app = typer.Typer(
     name="retrain",
@@ -46,6 +52,9 @@ app.command("rollout", cls=RetrainCommand, epilog=ROLLOUT_EXAMPLE)(rollout)
 app.command("parity", cls=RetrainCommand, epilog=PARITY_EXAMPLE)(parity)
 app.command("eval", cls=RetrainCommand, epilog=EVAL_EXAMPLE)(evaluate)
 app.command("reward", cls=RetrainCommand, epilog=REWARD_EXAMPLE)(reward)
+app.command("view", cls=RetrainCommand, epilog=VIEW_EXAMPLE)(view)
+app.command("report", cls=RetrainCommand, epilog=REPORT_EXAMPLE)(report)
+app.command("show", cls=RetrainCommand, epilog=SHOW_EXAMPLE)(show)
 app.command("serve", cls=RetrainCommand, epilog=SERVE_EXAMPLE)(serve)
 app.command("export", cls=RetrainCommand, epilog=EXPORT_EXAMPLE)(export)
 app.command("doctor", cls=RetrainCommand, epilog=DOCTOR_EXAMPLE)(doctor)

@@ -90,6 +90,9 @@ def _report(run: RunConfig, result: RunResult, console: Console) -> None:
             typer.echo()
     typer.echo(f"model: {result.model_dir.absolute()}")
     typer.echo(f"samples: {result.run_dir.absolute() / 'samples'}")
+    page = result.run_dir.absolute() / "report.html"
+    if page.exists():
+        typer.echo(f"report: {page}")
 
 
 def _next_step(result: RunResult, config: Path, overrides: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from retrain.config.algorithm import AlgorithmConfig
 from retrain.config.dump import dump_config
 from retrain.config.hyperparameters import BRIDGE_OPTIONS, Hyperparameters
 from retrain.config.load import load_config
+from retrain.config.loggers import LoggersConfig
 from retrain.config.peft import PeftConfig
 from retrain.config.redact import REDACTED, is_credential, redact, redact_text
 from retrain.config.rewards import RewardComponentConfig, RewardSetupConfig
@@ -31,6 +32,7 @@ __all__ = [
     "ExecutorConfig",
     "FailureConfig",
     "Hyperparameters",
+    "LoggersConfig",
     "ModelConfig",
     "PeftConfig",
     "PromptSourceConfig",

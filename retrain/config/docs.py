@@ -82,10 +82,11 @@ error. For `sft`, a key without the mark is an error.
 _OPTIONS = """\
 ### The frameworks' own options
 
-`trl_X` and `slime_X` reach the framework's option X. Both prefixes may stand in one file; only the
-chosen backend's are used, and it checks them against the framework's own options and types. An
-option beats retrain's default. Where the table names it without a note it is the key itself
-(`slime_rollout_temperature` is `temperature`), so setting both to different values is an error.
+`trl_X`, `slime_X` and `torch_X` reach the framework's option X. All prefixes may stand in one file;
+only the chosen backend's are used, and it checks them against the framework's own options and
+types. An option beats retrain's default. Where the table names it without a note it is the key
+itself (`slime_rollout_temperature` is `temperature`), so setting both to different values is an
+error. Those of `torch` stand in [native_loop.md](native_loop.md#options).
 
 These are answered by the backend itself:
 """

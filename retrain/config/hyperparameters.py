@@ -17,7 +17,7 @@ from pydantic import (
 from retrain.config.section import At, faults
 from retrain.config.vocabulary import SYNONYMS, Vocabulary
 
-PREFIXES = ("trl_", "slime_")
+PREFIXES = ("trl_", "slime_", "torch_")
 """What stands before a framework's own option."""
 
 BRIDGE_OPTIONS: Mapping[str, str] = {
@@ -41,7 +41,7 @@ class Hyperparameters(Vocabulary):
         are among them.
 
         Args:
-            framework: "trl", "slime" or another backend's name.
+            framework: "trl", "slime", "torch" or another backend's name.
         """
         start = f"{framework}_"
         return {k.removeprefix(start): v for k, v in self._framework.items() if k.startswith(start)}

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from retrain.config.algorithm import AlgorithmConfig
+from retrain.config.loggers import LoggersConfig
 from retrain.config.merge import deep_merge
 from retrain.config.problems import explain, report
 from retrain.config.rewards import RewardSetupConfig
@@ -85,6 +86,9 @@ class RunConfig(Section):
     evaluation: EvaluationConfig | None = Field(default=None, description="held-out episodes")
     stages: Annotated[tuple[StageConfig, ...], Field(strict=False)] = Field(
         default=(), description="trainings that follow each other; see below"
+    )
+    loggers: LoggersConfig = Field(
+        default_factory=LoggersConfig, description="copies of the metrics elsewhere"
     )
     cluster: ClusterConfig = Field(default_factory=ClusterConfig, description="where slime runs")
     slime_laptop: SlimeLaptopConfig | None = Field(

@@ -99,6 +99,18 @@ class FolderLock:
             lock._forget()
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a folder; False where nobody can tell."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _sign(descriptor: int) -> None:
     """Write who holds the lock, for the message that others get."""
     os.ftruncate(descriptor, 0)

@@ -50,7 +50,7 @@ def read_lines(path: Path) -> Iterator[Line]:
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             if raw.strip():
-                yield _parse(path, number, raw)
+                yield parse_line(path, number, raw)
 
 
 def ends_torn(path: Path) -> bool:
@@ -62,7 +62,12 @@ def ends_torn(path: Path) -> bool:
         return file.read(1) != b"\n"
 
 
-def _parse(path: Path, number: int, raw: bytes) -> Line:
+def parse_line(path: Path, number: int, raw: bytes) -> Line:
+    """Read one line, its newline included where it has one.
+
+    Raises:
+        DataError: It is not torn and holds something else than a JSON object.
+    """
     try:
         value = json.loads(raw)
     except ValueError as error:

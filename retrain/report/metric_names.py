@@ -6,7 +6,9 @@ with `eval/` in front.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ METRICS: tuple[Metric, ...] = (
         "1",
     ),
     Metric("success", "share of finished episodes that succeeded (info['success'])", "share"),
+    Metric("agent/AGENT/reward", "reward/mean of one agent of several", "1"),
+    Metric("agent/AGENT/success", "success of one agent of several", "share"),
+    Metric("agent/AGENT/turns", "model turns of one agent, mean per episode", "turns"),
     Metric("response/tokens", "tokens that the policy sampled, mean per episode", "tokens"),
     Metric("response/length", "the whole response, replies included, mean per episode", "tokens"),
     Metric("response/turns", "model turns, mean per episode", "turns"),
@@ -121,3 +126,36 @@ METRICS: tuple[Metric, ...] = (
     Metric("eval/reward/mean", "reward/mean on held-out tasks", "1"),
 )
 """Every canonical name, with its meaning and unit."""
+
+
+def metric_named(name: str) -> Metric | None:
+    """The row that documents a metric; None where none does.
+
+    Args:
+        name: A name as it stands in metrics.jsonl, such as "eval/rollout/failed/tool".
+    """
+    found = next((row for row in METRICS if row.name == name), None)
+    found = found or next((row for row in METRICS if _pattern(row.name).fullmatch(name)), None)
+    evaluated = name.removeprefix("eval/")
+    return found or (metric_named(evaluated) if evaluated != name else None)
+
+
+def meaning_of(name: str) -> str | None:
+    """What a metric says, with its unit; None where it is not documented."""
+    row = metric_named(name)
+    if row is None:
+        return None
+    return row.meaning if row.unit == "1" else f"{row.meaning} ({row.unit})"
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    """A name whose parts in capitals stand for any name; a COUNT may have a kind of its own."""
+    words = re.split(r"([A-Z]{2,}|(?<=@)K)", name)
+    anything = {"COUNT": "[^/]+(?:/[^/]+)?", "K": "[0-9]+"}
+    return re.compile(
+        "".join(
+            anything.get(word, "[^/]+") if place % 2 else re.escape(word)
+            for place, word in enumerate(words)
+        )
+    )

@@ -115,7 +115,7 @@ def read_metrics(path: Path) -> list[MetricRow]:
         DataError: The file is missing, or a line is not a metrics row (file and line named).
     """
     try:
-        return [_row(path, line) for line in read_lines(path) if not line.torn]
+        return [metric_row(path, line) for line in read_lines(path) if not line.torn]
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 
@@ -132,7 +132,12 @@ def iteration_of(path: Path, line: Line) -> int:
     return iteration
 
 
-def _row(path: Path, line: Line) -> MetricRow:
+def metric_row(path: Path, line: Line) -> MetricRow:
+    """A whole line of a metrics file as a row.
+
+    Raises:
+        DataError: It is no metrics row.
+    """
     iteration = iteration_of(path, line)
     values: dict[str, Any] = dict(line.value or {})
     del values[ITERATION]

@@ -4,10 +4,12 @@ config.yaml              the resolved configuration, credentials redacted
 plan.json                what the framework received
 metrics.jsonl            one row per iteration and source; append-only, the source of truth
 samples/ITERATION.jsonl  the samples of an iteration; eval-ITERATION.jsonl those of an evaluation
+trainer_logprobs/ITERATION.jsonl  what the trainer says of their tokens; TRL writes it
 state/                   result.json, once the run has ended
 checkpoints/             weights and optimizer, made by the backend
 superseded/NUMBER/       what a resume moved aside, because it came after the checkpoint
-curve.png, events.log
+provenance.jsonl         who began it, with which command and versions; a line more for each resume
+curve.png, report.html, events.log
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from retrain.errors import RunFolderError
 from retrain.report.atomic import replace_bytes
 from retrain.report.folder_lock import FolderLock
 from retrain.report.folder_tree import make_folders, unmake
+from retrain.report.provenance import PROVENANCE, add_beginning
 from retrain.report.rewind import move_aside
 from retrain.report.terminal import one_line
 
@@ -32,6 +35,7 @@ SAMPLES = "samples"
 STATE = "state"
 CHECKPOINTS = "checkpoints"
 CURVE = "curve.png"
+REPORT = "report.html"
 EVENTS = "events.log"
 PARTS = (SAMPLES, STATE, CHECKPOINTS)
 _LOCK = ".lock"
@@ -98,6 +102,9 @@ class RunFolder:
             run = cls(folder, lock)
             if not run.events.exists():
                 made.append(run.events)
+            if not (folder / PROVENANCE).exists():
+                made.append(folder / PROVENANCE)
+            add_beginning(folder)
             run.log_event("resumed" if resume else "created")
             if not lock.supported:
                 run.log_event("the file system knows no locks: a second process is not kept out")
@@ -177,12 +184,7 @@ class RunFolder:
         Raises:
             RunFolderError: It cannot be written.
         """
-        moment = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            with self.events.open("a", encoding="utf-8") as file:
-                file.write(f"{moment} {one_line(text)}\n")
-        except OSError as error:
-            raise RunFolderError(f"{self.events}: cannot be written: {error.strerror}") from error
+        append_event(self.path, text)
 
     def rewind(self, iteration: int) -> Path | None:
         """Go back to a checkpoint: what was recorded after it moves aside, and nothing is lost.
@@ -219,6 +221,21 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def append_event(run_dir: Path, text: str) -> None:
+    """Append one line to a run's events.log, as `RunFolder.log_event` does, without its lock.
+
+    Raises:
+        RunFolderError: It cannot be written.
+    """
+    events = run_dir / EVENTS
+    moment = datetime.now(UTC).isoformat(timespec="seconds")
+    try:
+        with events.open("a", encoding="utf-8") as file:
+            file.write(f"{moment} {one_line(text)}\n")
+    except OSError as error:
+        raise RunFolderError(f"{events}: cannot be written: {error.strerror}") from error
 
 
 def _run_mark(folder: Path) -> str | None:

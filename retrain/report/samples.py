@@ -4,14 +4,15 @@ A row holds every field of the sample, after a few that make it readable by itse
 `visit`, `seed`, `segment` (which of its episode's `segments` it is, from 1; only the first one has
 the facts that follow), `stop_reason`, raw `rewards` by component (and, where they are normalised,
 `rewards_normalised` and the combined `reward_trained`), `error`, and `turns` (the text of the
-prompt and of every turn, the model's and the environment's apart).
+prompt and of every turn, the model's and the environment's apart, with `pieces`: how many
+characters of it each token wrote).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,9 @@ from pydantic_core import PydanticSerializationError
 from retrain.errors import DataError, RunFolderError
 from retrain.report.atomic import replacing
 from retrain.report.jsonl import Line, read_lines
+from retrain.report.pieces import Decode, Pieces
 from retrain.report.sample_notes import SampleNotes
 from retrain.sample import Sample
-
-Decode = Callable[[Sequence[int]], str]
 
 
 def write_samples(path: Path, samples: Iterable[Sample], *, decode: Decode | None = None) -> int:
@@ -46,10 +46,11 @@ def write_samples(path: Path, samples: Iterable[Sample], *, decode: Decode | Non
         RunFolderError: The file cannot be written.
     """
     count = 0
+    decoder = _Decoder(decode) if decode else None
     try:
         with replacing(path) as file:
             for sample in samples:
-                file.write(_encode(sample, decode))
+                file.write(_encode(sample, decoder))
                 count += 1
     except OSError as error:
         if isinstance(error, RunFolderError):
@@ -83,9 +84,9 @@ def _adapter() -> TypeAdapter[Sample]:
     return TypeAdapter(Sample)
 
 
-def _encode(sample: Sample, decode: Decode | None) -> bytes:
+def _encode(sample: Sample, decoder: _Decoder | None) -> bytes:
     try:
-        head = json.dumps(_head(sample, decode), ensure_ascii=False).encode()
+        head = json.dumps(_head(sample, decoder), ensure_ascii=False).encode()
         fields = _adapter().dump_json(sample)
     except (PydanticSerializationError, UnicodeEncodeError, TypeError) as error:
         raise DataError(
@@ -95,7 +96,7 @@ def _encode(sample: Sample, decode: Decode | None) -> bytes:
     return head[:-1] + b"," + fields[1:] + b"\n"
 
 
-def _head(sample: Sample, decode: Decode | None) -> dict[str, Any]:
+def _head(sample: Sample, decoder: _Decoder | None) -> dict[str, Any]:
     notes = SampleNotes.of(sample)
     return {
         "task_id": notes.task_id,
@@ -107,7 +108,7 @@ def _head(sample: Sample, decode: Decode | None) -> dict[str, Any]:
         "rewards": {k: v if math.isfinite(v) else None for k, v in notes.rewards.items()},
         **_trained(notes),
         "error": notes.error,
-        "turns": _turn_texts(sample, notes, decode) if decode else [],
+        "turns": decoder.turns(sample, notes) if decoder else [],
     }
 
 
@@ -118,16 +119,27 @@ def _trained(notes: SampleNotes) -> dict[str, Any]:
     return {"rewards_normalised": dict(notes.normalised), "reward_trained": notes.trained}
 
 
-def _turn_texts(sample: Sample, notes: SampleNotes, decode: Decode) -> list[dict[str, str]]:
-    turns = [{"from": "prompt", "text": decode(sample.prompt_ids)}]
-    response, at = sample.response_ids, 0
-    for span in notes.turns:
-        middle, end = at + span.sampled, at + span.sampled + span.replied
-        turns.append({"from": "model", "text": decode(response[at:middle])})
-        if end > middle:
-            turns.append({"from": "environment", "text": decode(response[middle:end])})
-        at = end
-    return turns
+class _Decoder:
+    """Gives the texts of samples, turn by turn."""
+
+    def __init__(self, decode: Decode) -> None:
+        self._decode = decode
+        self._pieces = Pieces(decode)
+
+    def turns(self, sample: Sample, notes: SampleNotes) -> list[dict[str, Any]]:
+        turns = [self._turn("prompt", sample.prompt_ids)]
+        response, at = sample.response_ids, 0
+        for span in notes.turns:
+            middle, end = at + span.sampled, at + span.sampled + span.replied
+            turns.append(self._turn("model", response[at:middle]))
+            if end > middle:
+                turns.append(self._turn("environment", response[middle:end]))
+            at = end
+        return turns
+
+    def _turn(self, who: str, ids: Sequence[int]) -> dict[str, Any]:
+        text = self._decode(ids)
+        return {"from": who, "text": text, "pieces": self._pieces.lengths(ids, text)}
 
 
 def _decode(path: Path, line: Line) -> Sample:

@@ -6,6 +6,7 @@ import signal
 import pytest
 from cli_workspace import Workspace, write_rows
 
+from retrain.report.metric_names import metric_named
 from retrain.report.metrics import read_metrics
 
 pytestmark = pytest.mark.slow
@@ -21,8 +22,12 @@ def test_a_run_ends_with_its_figures_and_where_things_are(workspace: Workspace) 
     assert re.search(r"reward: -?\d\.\d{3} -> ", result.stdout)
     assert "failures: 0 of 8 episodes" in result.stdout
     named = dict(line.strip().split(": ", 1) for line in result.stdout.splitlines() if ": " in line)
-    for name in ("model", "samples", "curve"):
+    for name in ("model", "samples", "curve", "report"):
         assert (workspace.folder / named[name]).exists()
+    logged = {
+        name for row in read_metrics(workspace.folder / "run/metrics.jsonl") for name in row.values
+    }
+    assert [name for name in sorted(logged) if metric_named(name) is None] == []
     command = named["see it play"].split()
     assert command[:3] == ["retrain", "rollout", "c.yaml"]
     assert workspace.run("rollout", *command[3:]).exit_code == 0

@@ -43,10 +43,10 @@ def test_a_row_can_be_read_by_itself(tmp_path: Path) -> None:
     row = json.loads((tmp_path / "1.jsonl").read_text())
     assert (row["task_id"], row["visit"], row["seed"]["sample_index"]) == ("sum-1", 2, 0)
     assert row["turns"] == [
-        {"from": "prompt", "text": "3+4? "},
-        {"from": "model", "text": "<call>3+4é"},
-        {"from": "environment", "text": "=7\n"},
-        {"from": "model", "text": "7"},
+        {"from": "prompt", "text": "3+4? ", "pieces": [1] * 5},
+        {"from": "model", "text": "<call>3+4é", "pieces": [1] * 10 + [0]},
+        {"from": "environment", "text": "=7\n", "pieces": [1] * 3},
+        {"from": "model", "text": "7", "pieces": [1]},
     ]
     assert row["rewards"] == {"exact": 1.0, "format": 0.5}
     assert (row["advantage"], row["status"], row["stop_reason"]) == (0.7, "completed", "terminated")

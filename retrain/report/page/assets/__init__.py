@@ -1,0 +1,1 @@
+"""The style sheet of the report, shipped as it is written."""
