@@ -8,9 +8,10 @@ from typing import Protocol
 
 from retrain.report.batch_metrics import batch_metrics
 from retrain.report.metrics import MetricsLog
+from retrain.report.pieces import Decode
 from retrain.report.progress import Progress
 from retrain.report.run_folder import RunFolder
-from retrain.report.samples import Decode, write_samples
+from retrain.report.samples import write_samples
 from retrain.sample import Sample
 from retrain.types import Group
 

@@ -20,6 +20,7 @@ from backends.trl.collecting import Collector
 from backends.trl.evaluation import EvaluationBefore, HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
 from backends.trl.loggers import publish
+from backends.trl.logprob_rows import trainer_rows
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
 from backends.trl.vllm_engines import make_vllm
@@ -30,6 +31,7 @@ from retrain.engine.base import InferenceEngine
 from retrain.engine.transformers_engine import TransformersEngine
 from retrain.engine.transformers_loading import fit_engine
 from retrain.report.start import read_start
+from retrain.report.trainer_logprobs import write_trainer_logprobs
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.filter_building import over_sampling
 from retrain.runtime import EventLoopThread
@@ -79,6 +81,7 @@ def make_engine(session: Session) -> TransformersEngine:
         longest=session.composition.environment.limits.max_context_len,
         most=session.config.rollout.concurrency,
         autocast=torch.bfloat16 if session.plan.arguments["bf16"] else None,
+        vision=session.composition.image_processor,
     )
 
 
@@ -141,17 +144,25 @@ def _trainer(
         asked = session.composition.rewards.calculator.measured()
         session.recorder.collected(step // steps + 1, groups, rows, seconds, {**extra, **asked})
 
+    def on_logprobs(rows: Sequence[Sample], logps_BT: torch.Tensor) -> None:
+        iteration = trainer.state.global_step // steps + 1
+        found = trainer_rows(rows, logps_BT)
+        write_trainer_logprobs(session.config.output_dir.expanduser(), iteration, found)
+
+    feed = RolloutFeed(
+        batches,
+        session.composition.data_format,
+        session.launch,
+        weights=weights.current,
+        on_groups=on_groups,
+    )
     trainer = BridgedGRPOTrainer(
-        feed=RolloutFeed(
-            batches,
-            session.composition.data_format,
-            session.launch,
-            weights=weights.current,
-            on_groups=on_groups,
-        ),
+        feed=feed,
         weights=weights,
         data_state=lambda: {**batches.state(buffer), "shape": run_shape(session.plan)},
         truncated_importance=hyper.importance_correction == "tis",
+        vision=session.composition.image_processor,
+        on_logprobs=on_logprobs,
         model=session.model,
         processing_class=session.tokenizer,
         args=GRPOConfig(**session.plan.arguments),
@@ -165,6 +176,7 @@ def _trainer(
                 steps_per_iteration=steps,
                 evaluate=evaluation.after,
                 publish=lambda: publish(trainer, session.recorder.latest),
+                waited=lambda: feed.seconds,
             ),
             EvaluationBefore(evaluation.run),
         ],

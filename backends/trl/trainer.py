@@ -5,7 +5,7 @@ Suffixes: B rows, T padded completion length.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +14,10 @@ from trl import GRPOTrainer
 
 from backends.trl.checkpoints import complete_checkpoint
 from backends.trl.feed import RolloutFeed, raw_reward
+from backends.trl.row_images import RowImages
 from backends.trl.weights import WeightKeeper
 from retrain.sample import Sample
+from retrain.vision import VisionProcessor
 
 TIS_CLIP = 2.0
 """Cap of the truncated importance weight (slime's `--tis-clip`)."""
@@ -24,13 +26,16 @@ TIS_CLIP = 2.0
 class BridgedGRPOTrainer(GRPOTrainer):
     """Trains on what a `RolloutFeed` collects.
 
-    Four methods are extended, each because TRL's own would change what is learned:
+    Five methods are extended, each because TRL's own would change what is learned:
 
     - `_generate_and_score_completions`: the weights' keeper syncs them. TRL subtracts the mean of
       rows that stand together; our advantages go by explicit group. TRL takes the ratio as 1 where
       it thinks that the batch is on-policy; we always give the engine's logprobs.
     - `_prepare_inputs`: the token mean runs over the tokens of one optimizer step.
-    - `_compute_loss`: measures mean |train - rollout logprob| on the trained tokens.
+    - `_get_per_token_logps_and_entropies`: rows with images are computed with them, wherever they
+      stand; TRL takes images from its data set alone, and sees placeholder prompts there.
+    - `_compute_loss`: measures mean |train - rollout logprob| on the trained tokens, and hands out
+      the trainer's logprobs.
     - `_save_checkpoint`: the position in the data is part of a checkpoint.
     """
 
@@ -41,6 +46,8 @@ class BridgedGRPOTrainer(GRPOTrainer):
         weights: WeightKeeper,
         data_state: Any,
         truncated_importance: bool,
+        on_logprobs: Callable[[Sequence[Sample], torch.Tensor], None],
+        vision: VisionProcessor | None = None,
         **trl: Any,
     ) -> None:
         """Make a trainer.
@@ -51,6 +58,9 @@ class BridgedGRPOTrainer(GRPOTrainer):
             data_state: Called at each checkpoint; gives the state to keep in it.
             truncated_importance: True recomputes the old logprobs with the trainer's weights and
                 weights each token by min(exp(trainer_old - engine), 2).
+            on_logprobs: Given rows and the trainer's [B, T] logprobs of their responses, padded
+                on the right, before the first update with them.
+            vision: The model's image processor; None where it reads no images.
             **trl: `GRPOTrainer`'s own keyword arguments.
         """
         super().__init__(reward_funcs=raw_reward, rollout_func=feed, **trl)
@@ -59,10 +69,18 @@ class BridgedGRPOTrainer(GRPOTrainer):
         weights.attach(self)
         self._data_state = data_state
         self._truncated_importance = truncated_importance
+        self._on_logprobs = on_logprobs
         self._last_logps_BT: torch.Tensor | None = None
+        self._images = RowImages(vision)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._weights.sync()
+        with self._images.of(self._feed):
+            output = self._scored(inputs)
+        self._images.hand_over(output, self._feed.rows)
+        return output
+
+    def _scored(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         rows = self._feed.rows
         if self.log_completions:
@@ -100,7 +118,7 @@ class BridgedGRPOTrainer(GRPOTrainer):
         ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
         mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
         with torch.no_grad():
-            logps_BT, _, _ = super()._get_per_token_logps_and_entropies(
+            logps_BT, _, _ = self._get_per_token_logps_and_entropies(
                 self.model,
                 ids,
                 mask,
@@ -132,8 +150,15 @@ class BridgedGRPOTrainer(GRPOTrainer):
             for batch in batches:
                 batch["num_items_in_batch"] = total
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        def compute(rows: slice, **more: Any) -> Any:
+            return super(BridgedGRPOTrainer, self)._get_per_token_logps_and_entropies(
+                model, input_ids[rows], attention_mask[rows], *args, **{**kwargs, **more}
+            )
+
+        result = self._images.compute(compute, input_ids, kwargs)
         self._last_logps_BT = result[0].detach()
         return result
 
@@ -142,6 +167,8 @@ class BridgedGRPOTrainer(GRPOTrainer):
         if self._last_logps_BT is not None and self._is_on_policy():
             gap_BT = (self._last_logps_BT - inputs["sampling_per_token_logps"]).abs()
             self._measure(gap_BT, _trained_mask(inputs).bool(), inputs["retrain_current"])
+            rows = [self._feed.rows[place] for place in inputs["retrain_row"].tolist()]
+            self._on_logprobs(rows, self._last_logps_BT)
         return loss
 
     def _measure(

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from backends.trl.backend import TRLBackend
+from retrain.report.samples import read_samples
+from retrain.report.trainer_logprobs import read_trainer_logprobs
 from retrain.reward.advantages import group_advantages
 from retrain.sample import Status
 
@@ -68,6 +70,20 @@ def test_engine_and_trainer_agree_on_logprobs(config: Any, spy: Any, temperature
     assert gap.numel() > 100
     assert gap.mean() < 1e-5
     assert gap.max() < 1e-4
+
+
+def test_the_trainers_logprobs_are_recorded_for_each_sample(config: Any, spy: Any) -> None:
+    result = run(config(num_iterations=2, trl_per_device_train_batch_size=4))
+    for iteration in (1, 2):
+        samples = list(read_samples(result.run_dir / "samples" / f"{iteration}.jsonl"))
+        assert samples
+        for sample in samples:
+            assert sample.index is not None
+            row = read_trainer_logprobs(result.run_dir, iteration, sample.index, 0)
+            assert row is not None
+            assert [int(value is not None) for value in row] == sample.loss_mask
+            pairs = zip(row, sample.rollout_log_probs, strict=True)
+            assert all(value is None or abs(value - engine) < 1e-4 for value, engine in pairs)
 
 
 def test_old_logprobs_are_the_engine_s(config: Any, spy: Any) -> None:

@@ -1,0 +1,39 @@
+// Where the page's data comes from: the server, or the page itself where it is a single file.
+
+import { packedSource } from "./packed.js";
+
+/** Ask the server. */
+function servedSource() {
+  const path = (...parts) => `/api/${parts.map(encodeURIComponent).join("/")}`;
+  return {
+    live: true,
+    runs: () => ask("/api/runs"),
+    run: (run) => ask(path("run", run)),
+    list: (run, query) => ask(`${path("list", run)}?${new URLSearchParams(query)}`),
+    episode: (run, id) => ask(path("episode", run, id)),
+    raw: (run, id) => ask(path("raw", run, id)),
+    group: (run, id) => ask(path("group", run, id)),
+    charts: (run) => ask(path("charts", run)),
+    follow: (run, changed, lost) => follow(path("events", run), changed, lost),
+  };
+}
+
+async function ask(url) {
+  const answer = await fetch(url);
+  const document = await answer.json();
+  if (!answer.ok) throw new Error(document.error ?? `the server answers ${answer.status}`);
+  return document;
+}
+
+function follow(url, changed, lost) {
+  const events = new EventSource(url); // it tries again by itself
+  events.addEventListener("error", lost);
+  events.addEventListener("change", changed);
+  return () => events.close();
+}
+
+/** The page's data. */
+export function openSource() {
+  const packed = document.getElementById("packed");
+  return packed ? packedSource(JSON.parse(packed.textContent)) : servedSource();
+}
