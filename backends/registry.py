@@ -7,4 +7,5 @@ from retrain.registry import Registry
 
 BACKENDS: Registry[type[Backend]] = Registry("backend", "retrain.backends")
 BACKENDS.add_lazy("trl", "backends.trl.backend:TRLBackend", "pip install 'retrain[trl]'")
+BACKENDS.add_lazy("torch", "backends.torch.backend:TorchBackend", "pip install 'retrain[torch]'")
 BACKENDS.add_lazy("slime", "backends.slime.backend:SlimeBackend", "pip install 'retrain[slime]'")

@@ -33,7 +33,7 @@ def find_start(run: Path) -> Start:
             f"--set model.name_or_path={run / 'model'}"
         )
     backend = config.algorithm.backend
-    start = {"trl": _trl, "slime": _slime}.get(backend, _unknown)(run, backend)
+    start = {"trl": _trl, "torch": _torch, "slime": _slime}.get(backend, _unknown)(run, backend)
     if start is None:
         raise RunFolderError(
             f"{run}: holds no complete checkpoint, with which the place in the data is saved; "
@@ -59,6 +59,17 @@ def _trl(run: Path, backend: str) -> Start | None:
     state = newest.state
     iteration, left = newest.step // steps, _unfinished(state.get("rollout"))
     return Start(run, backend, iteration, newest.path, state["data"], unfinished=left)
+
+
+def _torch(run: Path, backend: str) -> Start | None:
+    from backends.torch.checkpoint_state import newest_checkpoint
+
+    newest = newest_checkpoint(run / CHECKPOINTS)
+    if newest is None:
+        return None
+    state = newest.state
+    left = _unfinished(state.get("rollout"))
+    return Start(run, backend, int(state["iteration"]), newest.path, state["data"], unfinished=left)
 
 
 def _slime(run: Path, backend: str) -> Start | None:

@@ -15,6 +15,7 @@ from backends.trl.adapters import ADAPTER_CONFIG
 from backends.trl.checkpoints import newest_checkpoint
 from retrain.config import ModelConfig, load_config
 from retrain.engine.transformers_loading import load_model, quiet_transformers
+from retrain.engine.transformers_vision import copy_image_processor
 from retrain.errors import ConfigError, RunFolderError
 from retrain.report.result import RESULT
 from retrain.report.run_folder import CONFIG
@@ -28,6 +29,7 @@ ADAPTER = "adapter"
 _TRAINER_STATE = shutil.ignore_patterns(
     *("*.pt", "*.pth", "*.bin", "*_state.json"),
     *("global_step*", "latest", "zero_to_*.py"),  # DeepSpeed's
+    "optimizer",  # a folder of the torch backend's
 )
 
 
@@ -49,9 +51,10 @@ def save_final(trainer: Any, model: ModelConfig, run: Path) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
     trainer.save_model(str(partial))
     if trainer.args.should_save:
+        copy_image_processor(model, partial)
         _put(partial, trained)
         if model.peft is not None:
-            with _writing(whole) as folder:
+            with writing(whole) as folder:
                 merge_adapter(model, trained, folder)
     return whole
 
@@ -97,6 +100,7 @@ def merge_adapter(model: ModelConfig, adapter: Path, to: Path) -> None:
                 f"{model.name_or_path!r} ({reason})"
             ) from error
         merged.save_pretrained(to)
+    copy_image_processor(model, to)
     AutoTokenizer.from_pretrained(adapter).save_pretrained(to)
 
 
@@ -112,14 +116,30 @@ def export_run(run: Path, to: Path) -> Path:
         ConfigError: The base of an adapter cannot be loaded.
     """
     checkpoint = newest_checkpoint(run / "checkpoints")
+    return export_weights(run, None if checkpoint is None else checkpoint.path, to)
+
+
+def export_weights(run: Path, checkpoint: Path | None, to: Path) -> Path:
+    """Write a run's final weights, or those of a checkpoint, to a folder of their own.
+
+    Args:
+        run: A run's folder.
+        checkpoint: Its newest complete checkpoint, in Hugging Face's format; None where there is
+            none.
+        to: What to write; must not exist.
+
+    Raises:
+        RunFolderError: There are no weights yet, or `to` exists.
+        ConfigError: The base of an adapter cannot be loaded.
+    """
     source = run / MODEL
     if not source.is_dir() and checkpoint is not None:
-        source = checkpoint.path
+        source = checkpoint
     if not source.is_dir():
         raise RunFolderError(f"{run}: holds no weights yet (no model/, no complete checkpoint)")
     if to.exists():
         raise RunFolderError(f"{to}: exists already; choose another folder to export to")
-    with _writing(to) as folder:
+    with writing(to) as folder:
         if (source / ADAPTER_CONFIG).exists():
             merge_adapter(load_config(run / CONFIG).model, source, folder)
         else:
@@ -128,7 +148,7 @@ def export_run(run: Path, to: Path) -> Path:
 
 
 @contextmanager
-def _writing(to: Path) -> Iterator[Path]:
+def writing(to: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `to` when the block ends well, and else is removed.
 
     One that a killed process has left behind is overwritten.

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.pytorch_utils import Conv1D
 
 from retrain.config import ModelConfig
-from retrain.engine.transformers_loading import weight_type
+from retrain.engine.transformers_loading import model_class, weight_type
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError)
 
@@ -75,7 +75,7 @@ def read_outline(model: ModelConfig) -> ModelOutline | None:
     try:
         config = AutoConfig.from_pretrained(model.name_or_path, revision=model.revision, **options)
         with torch.device("meta"), warnings.catch_warnings(action="ignore"):
-            built = AutoModelForCausalLM.from_config(config, dtype=weight_type(model), **options)
+            built = model_class(config).from_config(config, dtype=weight_type(model), **options)
     except _UNREADABLE:
         return None
     return outline(built)

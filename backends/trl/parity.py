@@ -120,6 +120,8 @@ def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader
             weights=_NoWeights(),
             data_state=dict,
             truncated_importance=False,
+            on_logprobs=_unrecorded,
+            vision=composition.image_processor,
             model=load_model(config.model),
             processing_class=tokenizer,
             args=GRPOConfig(**_in_memory(plan, folder)),
@@ -146,5 +148,5 @@ def _in_memory(plan: Plan, folder: str) -> dict[str, Any]:
     return {**plan.arguments, **written, "use_vllm": False}
 
 
-def _unrecorded(step: int, *collected: object) -> None:
+def _unrecorded(*found: object) -> None:
     """Nothing is recorded."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import Plan, Problem, Severity
+from backends.images import image_problems
 from backends.trl.adapters import adapter_problems
 from backends.trl.ahead_planning import asynchronous_refusals
 from backends.trl.arguments import grpo_arguments, sft_arguments
@@ -93,6 +94,7 @@ def make_plan(config: RunConfig, read: ReadOutline = read_outline) -> Plan:
             *vllm_problems(config, options),
             *launch_problems(config, options, launch),
             *adapter_problems(config, outline),
+            *image_problems(config, _image_refusals(options)),
             *_warnings(config, sft=sft),
             *warned,
         ),
@@ -203,6 +205,15 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
     found = [Problem(key, message) for key, (wrong, message) in refused.items() if wrong]
     fault = _model_fault(Path(config.model.name_or_path))
     return [*found, Problem("model.name_or_path", fault)] if fault else found
+
+
+def _image_refusals(options: Mapping[str, Any]) -> Mapping[str, tuple[bool, str]]:
+    return {
+        f"{_HYPER}.trl_use_vllm": (
+            uses_vllm(options),
+            "retrain gives vLLM no images; remove it, and the turns are written in this process",
+        ),
+    }
 
 
 def _model_fault(folder: Path) -> str | None:

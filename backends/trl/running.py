@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from backends.base import Plan
+from backends.interrupt import GracefulInterrupt
 from backends.recorder import RunRecorder, SilentRecorder
 from backends.trl.adapters import require_same_adapter
 from backends.trl.checkpoints import (
@@ -25,7 +26,6 @@ from backends.trl.checkpoints import (
 from backends.trl.exporting import save_final, set_aside
 from backends.trl.failures import training_failure
 from backends.trl.grpo import train_grpo
-from backends.trl.interrupt import GracefulInterrupt
 from backends.trl.session import Session
 from backends.trl.sft import prepare, train_sft
 from retrain.compose import Composition, compose, make_tasks

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backends.base import Plan
+from backends.interrupt import GracefulInterrupt
 from backends.recorder import Recorder
 from backends.trl.checkpoints import Checkpoint
-from backends.trl.interrupt import GracefulInterrupt
 from retrain.compose import Composition
 from retrain.config import RunConfig
 from retrain.launch import Launch

@@ -94,9 +94,10 @@ def _verdict(report: ParityReport) -> str:
         return f"{begin}{len(report.differences):,} differences"
     if not report.readings:
         return f"{begin}nothing could be compared"
-    names = ", ".join(reading.backend for reading in report.readings)
+    *others, last = [reading.backend for reading in report.readings]
+    names = f"{', '.join(['the tape', *others])} and {last}"
     missing = [f"; {o.backend} {_missing(o)}" for o in report.outcomes if o.reading is None]
-    return f"{begin}identical on the tape and {names}{''.join(missing)}"
+    return f"{begin}identical on {names}{''.join(missing)}"
 
 
 def _say(text: str, console: Console, *, bold: bool = False) -> None:

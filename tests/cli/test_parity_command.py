@@ -21,16 +21,16 @@ def taped(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return workspace
 
 
-def test_a_tape_is_the_same_on_both_backends(taped: Workspace) -> None:
+def test_a_tape_is_the_same_on_every_backend(taped: Workspace) -> None:
     result = taped.run("parity", "--tape", "a.tape")
     assert result.exit_code == 0, result.output
-    hashes = re.findall(r"^(?:tape|slime|trl) .* ([0-9a-f]{12})$", result.stdout, re.M)
-    assert len(hashes) == 3 and len({*hashes}) == 1
+    hashes = re.findall(r"^(?:tape|slime|torch|trl) .* ([0-9a-f]{12})$", result.stdout, re.M)
+    assert len(hashes) == 4 and len({*hashes}) == 1
     assert "slime: read from port of slime" in result.stdout
     assert "trl: read from the batch of a GRPOTrainer" in result.stdout
     assert re.search(r"loss weights of slime and trl: equal on \d+ tokens\n", result.stdout)
     last = result.stdout.splitlines()[-1]
-    assert re.fullmatch(r"4 samples, \d+ tokens: identical on the tape and slime, trl", last)
+    assert re.fullmatch(r"4 samples, \d+ tokens: identical on the tape, slime, torch and trl", last)
     assert not (taped.folder / "run").exists()
 
 

@@ -68,7 +68,7 @@ def test_parity_shows_the_refusal_and_fails_where_it_matters(
     rows = re.findall(r"^(?:tape|slime) +8 .* ([0-9a-f]{12})$", result.stdout, re.M)
     assert len(rows) == 2 and len({*rows}) == 1, "four episodes are eight samples on both"
     last = result.stdout.splitlines()[-1]
-    assert last.endswith("identical on the tape and slime; trl refused")
+    assert last.endswith("identical on the tape, slime and torch; trl refused")
 
 
 def test_a_named_backend_that_refuses_fails_the_comparison(rewriting: Workspace) -> None:

@@ -68,7 +68,7 @@ def test_a_missing_framework_says_so_and_is_named_by_the_documentation(
     assert result.exit_code == 0, result.output
     assert "trl    cannot be asked" in result.stdout and "retrain[trl]" in result.stdout
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["clip_eps_low", "0.2", "epsilon", "eps_clip"] in lines
+    assert ["clip_eps_low", "0.2", "epsilon", "eps_clip", "clip_low"] in lines
     assert not Path(document()["output_dir"]).exists()
 
 
@@ -96,7 +96,7 @@ def test_a_third_party_s_backend_takes_part(
     result = run(wanted, tmp_path, "--json")
     assert result.exit_code == 0, result.output
     (stage,) = json.loads(result.stdout)["stages"]
-    assert [side["backend"] for side in stage["backends"]] == ["abacus", "slime", "trl"]
+    assert [side["backend"] for side in stage["backends"]] == ["abacus", "slime", "torch", "trl"]
     keys = {row["key"]: row for row in stage["keys"]}
     assert keys["learning_rate"]["told"]["abacus"]["told"] == [
         {"option": "speed", "value": 0.5, "sent": True, "default": None}
@@ -126,6 +126,6 @@ def test_every_stage_is_compared_and_a_narrow_terminal_is_enough(
     wanted = document()
     wanted["stages"] = [{"name": "one"}, {"name": "two", "algorithm": {"backend": "slime"}}]
     result = run(wanted, tmp_path)
-    assert "== compared, stage one: trl, slime ==" in result.stdout
-    assert "== compared, stage two: slime, trl ==" in result.stdout
+    assert "== compared, stage one: trl, slime, torch ==" in result.stdout
+    assert "== compared, stage two: slime, torch, trl ==" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80

@@ -32,6 +32,17 @@ class TestTRL(OwnBackend):
         return TRLBackend().read_loss(recorded)
 
 
+class TestTorch(OwnBackend):
+    @pytest.fixture(autouse=True)
+    def needs_torch(self) -> None:
+        pytest.importorskip("torch", reason="needs torch: pip install 'retrain[torch]'")
+
+    def read_loss(self, recorded: Any) -> Any:
+        from backends.torch.backend import TorchBackend
+
+        return TorchBackend().read_loss(recorded)
+
+
 class TestSlimePort(OwnBackend):
     """The port of slime's contract, for machines where slime cannot be imported."""
 

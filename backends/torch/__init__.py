@@ -1,0 +1,1 @@
+"""`backend: torch`: a small training loop of our own over torch and transformers."""

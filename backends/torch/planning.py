@@ -1,0 +1,224 @@
+"""A RunConfig as a `Plan` for the native loop: the arithmetic, and what cannot be honoured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backends.base import Plan, Problem, Severity
+from backends.images import image_problems
+from backends.torch.options import TorchOptions, read_options
+from retrain.compose import make_tasks
+from retrain.config import RunConfig
+from retrain.errors import ConfigError
+from retrain.launch import Launch
+
+RL_ENTRY = "backends.torch.rl_loop.run_rl_training"
+SFT_ENTRY = "backends.torch.sft_loop.run_sft_training"
+
+IN_PROCESS = "transformers"
+"""The engine that writes with the weights that are trained."""
+
+_HYPER = "algorithm.hyperparameters"
+_NO_UPDATE = ("openai", "vllm")
+
+
+def make_plan(config: RunConfig) -> Plan:
+    """Plan a run; reads the prompt source only where the number of iterations depends on it.
+
+    Args:
+        config: The resolved configuration.
+
+    Raises:
+        ConfigError: A `torch_X` option or a size that cannot be.
+    """
+    import torch
+
+    hyper = config.algorithm.hyperparameters
+    options = read_options(hyper.prefixed("torch"))
+    sft = config.algorithm.name == "sft"
+    iterations = _iterations(config, sft=sft)
+    rows = hyper.global_batch_size
+    if not sft:
+        rows = hyper.rollout_batch_size * hyper.n_samples_per_prompt
+    steps = max(1, rows // hyper.global_batch_size)
+    cuda = torch.cuda.is_available()
+    return Plan(
+        backend="torch",
+        config=config,
+        entry=SFT_ENTRY if sft else RL_ENTRY,
+        arguments={
+            "num_steps": iterations,
+            **_optimizer(config, iterations * steps),
+            **_passes(config, options, sft=sft, cuda=cuda),
+            **({"batch_size": rows, "aggregation": "token"} if sft else _policy(config)),
+            "checkpoint_every": hyper.save_interval,
+            "seed": config.seed,
+            "output_dir": str(config.output_dir),
+        },
+        sizes={
+            "iterations": iterations,
+            "rollouts_per_iteration": rows,
+            "rollouts_per_optimizer_step": hyper.global_batch_size,
+            "optimizer_steps_per_iteration": steps,
+            "optimizer_steps": iterations * steps,
+            "processes": 1,
+        },
+        problems=(
+            *_refusals(config),
+            *image_problems(config, _NO_IMAGES),
+            *_adapters(config),
+            *_warnings(config, sft=sft),
+        ),
+    )
+
+
+def engine_name(config: RunConfig) -> str:
+    """The name of the engine that writes the rollouts."""
+    engine = config.rollout.engine
+    return engine if isinstance(engine, str) else str(engine.get("name"))
+
+
+def _iterations(config: RunConfig, *, sft: bool) -> int:
+    hyper = config.algorithm.hyperparameters
+    if hyper.num_iterations is not None:
+        return hyper.num_iterations
+    if hyper.num_epochs is None:
+        raise ConfigError(f"{_HYPER}: needs num_iterations or num_epochs")
+    per_iteration = hyper.global_batch_size if sft else hyper.rollout_batch_size
+    return math.ceil(hyper.num_epochs * len(make_tasks(config)) / per_iteration)
+
+
+def _optimizer(config: RunConfig, total: int) -> dict[str, Any]:
+    hyper = config.algorithm.hyperparameters
+    return {
+        "optimizer": "torch.optim.AdamW",
+        "learning_rate": hyper.learning_rate,
+        "schedule": hyper.lr_schedule,
+        "warmup_steps": hyper.warmup_steps,
+        "total_steps": total,
+        "weight_decay": hyper.weight_decay,
+        "beta1": hyper.adam_beta1,
+        "beta2": hyper.adam_beta2,
+        "epsilon": 1e-8,
+        "max_grad_norm": hyper.max_grad_norm,
+    }
+
+
+def _passes(config: RunConfig, options: TorchOptions, *, sft: bool, cuda: bool) -> dict[str, Any]:
+    checkpointing = options.gradient_checkpointing
+    half = {"auto": "bfloat16", "bfloat16": "bfloat16"}.get(config.model.torch_dtype)
+    return {
+        "device_type": "cuda" if cuda else "cpu",
+        "autocast": half if cuda else None,
+        "micro_batch_tokens": options.micro_batch_tokens,
+        "packing": options.packing,
+        "gradient_checkpointing": cuda if checkpointing is None else checkpointing,
+        "temperature": 1.0 if sft else config.algorithm.hyperparameters.temperature,
+        "dropout": sft,
+    }
+
+
+def _policy(config: RunConfig) -> dict[str, Any]:
+    hyper, name = config.algorithm.hyperparameters, config.algorithm.name
+    correction = hyper.importance_correction == "tis"
+    return {
+        "rollouts_per_step": hyper.global_batch_size,
+        "aggregation": "constant" if name == "dr_grpo" else hyper.loss_aggregation,
+        "constant": hyper.max_response_len,
+        "clip_low": hyper.clip_eps_low,
+        "clip_high": hyper.clip_eps_high,
+        "sequence_level": name == "gspo",
+        "kl_coef": hyper.kl_coef,
+        "kl_estimator": hyper.kl_estimator,
+        "truncated_importance": correction,
+        "ahead": config.asynchronous,
+    }
+
+
+_NO_IMAGES: Mapping[str, tuple[bool, str]] = {
+    "algorithm.backend": (True, "the torch backend trains on text only; use trl or slime"),
+}
+
+
+def _refusals(config: RunConfig) -> list[Problem]:
+    hyper, engine = config.algorithm.hyperparameters, engine_name(config)
+    rl = config.algorithm.name != "sft"
+    launched = Launch.of().processes
+    refused: Mapping[str, tuple[bool, str]] = {
+        "": (
+            launched > 1,
+            f"was launched as {launched} processes, and the torch backend's command line trains in "
+            "one; several train through backends.torch.fsdp from Python, or with "
+            "algorithm.backend: trl",
+        ),
+        "rollout.engine": (
+            rl and engine in _NO_UPDATE,
+            f"{engine} servers load no weights from a folder, so they would go on with the old "
+            "ones; use transformers (in this process) or sglang (retrain serve is one too)",
+        ),
+        "rendering.history": (
+            not rl and config.rendering.history == "template",
+            "template may make several streams of one demonstration, and an epoch counts "
+            "demonstrations; use keep for sft",
+        ),
+        "rollout.asynchronous": (
+            rl and config.asynchronous and engine == IN_PROCESS,
+            "the engine in the training process writes with the very weights that are trained on, "
+            "so it cannot write the next batch meanwhile; use a server (rollout.engine: {name: "
+            "sglang, urls: …}), or asynchronous: false",
+        ),
+        "rollout.mask_stale_tokens": (
+            rl and config.asynchronous and config.rollout.mask_stale_tokens,
+            "would mask nearly every token: a batch that is collected ahead is written by weights "
+            "one update old; use importance_correction: tis, and max_staleness for a bound",
+        ),
+        f"{_HYPER}.loss_aggregation": (
+            config.algorithm.name == "dr_grpo" and "loss_aggregation" in hyper.given(),
+            "dr_grpo divides by a constant (max_response_len); remove the key",
+        ),
+    }
+    found = [Problem(key, message) for key, (wrong, message) in refused.items() if wrong]
+    fault = _model_fault(Path(config.model.name_or_path))
+    return [*found, Problem("model.name_or_path", fault)] if fault else found
+
+
+def _model_fault(folder: Path) -> str | None:
+    """What a local model folder lacks; None for a good one, and for a name on the hub."""
+    if not folder.is_dir():
+        looks_like_path = folder.is_absolute() or folder.parts[:1] in ((".",), ("..",))
+        return f"{str(folder)!r} is no folder" if looks_like_path else None
+    files = {path.name for path in folder.iterdir()}
+    if "config.json" in files and any(n.endswith((".safetensors", ".bin")) for n in files):
+        return None
+    return (
+        f"{str(folder)!r} is no Hugging Face model (config.json and *.safetensors are needed); "
+        "download or make the model first"
+    )
+
+
+def _adapters(config: RunConfig) -> list[Problem]:
+    if config.model.peft is None:
+        return []
+    from backends.trl.adapters import adapter_problems
+    from backends.trl.outline import read_outline
+
+    return adapter_problems(config, read_outline(config.model))
+
+
+def _warnings(config: RunConfig, *, sft: bool) -> list[Problem]:
+    hyper = config.algorithm.hyperparameters
+    cut = "samples from a cut distribution, while the loss uses the whole one: biased"
+    unsaved = "is not set: no checkpoint is kept on the way, and a killed run starts again"
+    warned = {
+        "save_interval": (hyper.save_interval is None, unsaved),
+        "top_p": (not sft and hyper.top_p < 1, cut),
+        "top_k": (not sft and hyper.top_k > 0, cut),
+    }
+    return [
+        Problem(f"{_HYPER}.{key}", text, Severity.WARNING)
+        for key, (wrong, text) in warned.items()
+        if wrong
+    ]
