@@ -1,4 +1,4 @@
-"""What a judge costs, and when it has cost enough."""
+"""What a language model behind an endpoint costs, and when it has cost enough."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ class Costs:
 
     Attributes:
         price_in: Price of a million prompt tokens, in any currency; None where it is not known.
-        price_out: Price of a million tokens that the judge writes.
-        budget: Most that the judge may cost, in that currency; None for no limit.
+        price_out: Price of a million tokens that the model writes.
+        budget: Most that the model may cost, in that currency; None for no limit.
         budget_tokens: Most tokens, both ways together; None for no limit.
+        whose: Who pays, for messages.
     """
 
     price_in: float | None = None
     price_out: float | None = None
     budget: float | None = None
     budget_tokens: int | None = None
+    whose: str = "llm_judge"
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be.
@@ -37,9 +39,9 @@ class Costs:
         for name in ("price_in", "price_out", "budget", "budget_tokens"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
-                raise ConfigError(f"llm_judge: {name} is {value}, expected at least 0")
+                raise ConfigError(f"{self.whose}: {name} is {value}, expected at least 0")
         if self.budget is not None and None in (self.price_in, self.price_out):
-            raise ConfigError("llm_judge: budget: needs price_in and price_out")
+            raise ConfigError(f"{self.whose}: budget: needs price_in and price_out")
 
     def check(self, tally: Tally) -> None:
         """Refuse a request once enough was spent.
@@ -54,7 +56,7 @@ class Costs:
             reason = f"the budget of {self.budget_tokens:,} tokens is spent ({int(tokens):,})"
         else:
             return
-        raise ServiceFailure(f"llm_judge: not asked: {reason}", kind=FaultKind.BUDGET)
+        raise ServiceFailure(f"{self.whose}: not asked: {reason}", kind=FaultKind.BUDGET)
 
     def count(self, usage: Any, tally: Tally) -> None:
         """Count what a reply cost.
@@ -71,8 +73,8 @@ class Costs:
         if not (_is_count(read) and _is_count(written)):
             if self.budget is not None or self.budget_tokens is not None:
                 raise ServiceFailure(
-                    "llm_judge: the reply has no usage.prompt_tokens and completion_tokens, so no "
-                    "budget can be kept; remove the budget, or use a server that counts"
+                    f"{self.whose}: the reply has no usage.prompt_tokens and completion_tokens, so "
+                    "no budget can be kept; remove the budget, or use a server that counts"
                 )
             return
         tally.add("tokens_in", read)
