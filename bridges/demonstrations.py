@@ -85,7 +85,7 @@ def conversation(task: Task) -> tuple[Message, ...]:
     """Read the recorded conversation of a row.
 
     Raises:
-        DataError: There is none, or it does not end with an assistant message.
+        DataError: There is none, it does not end with an assistant message, or it shows images.
     """
     rows: Any = task.metadata.get("messages")
     if rows is None:
@@ -96,6 +96,11 @@ def conversation(task: Task) -> tuple[Message, ...]:
     messages = read_messages(f"demonstration {task.id!r}: 'messages'", rows)
     if messages[-1].role != "assistant":
         raise DataError(f"demonstration {task.id!r}: must end with an assistant message")
+    if task.images or any(message.images for message in messages):
+        raise DataError(
+            f"demonstration {task.id!r}: shows images, and sft trains on text only; leave the row "
+            "out, or train with grpo"
+        )
     return messages
 
 

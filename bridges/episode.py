@@ -63,6 +63,7 @@ class Episode:
     _started: float = field(default_factory=time.perf_counter)
     _said: list[tuple[Message, ...]] = field(default_factory=list)
     _environment: Environment | None = None
+    _lends_images: bool = False
 
     def __post_init__(self) -> None:
         self._history = make_history(self.renderer)
@@ -117,6 +118,7 @@ class Episode:
                 observation = await environment.reset(self.task, self.seed.environment)
                 _expect(observation, Observation, "reset")
         messages = self.task.with_images(observation.messages)
+        self._lends_images = messages != observation.messages
         with self._timed("rendering"):
             async with boundary(RenderingFailure, "first prompt"):
                 prompt = self._history.begin(messages, environment.tools)
@@ -220,6 +222,9 @@ class Episode:
 
     async def _reply(self, environment: Environment, observation: Observation) -> StopReason | None:
         stream = self.stream
+        if observation.rewrite and self._lends_images:
+            shown = self.task.with_first_images(observation.messages)
+            observation = replace(observation, messages=shown)
         with self._timed("rendering"):
             async with boundary(RenderingFailure, "reply"):
                 reply = self._history.reply(

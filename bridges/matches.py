@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from bridges.environment import EnvironmentBridge
 from bridges.gathering import gather
@@ -58,7 +59,10 @@ async def play_match(
             match.break_off(agent, f"failed: {played.error.reason}")
         elif played.status is Status.ABORTED:
             match.break_off(agent, "was aborted")
-        return replace(played, agent=agent, masked=agent in match.casting.masked)
+        else:
+            match.leave(agent)
+        told = _with_info(played, match.info(agent))
+        return replace(told, agent=agent, masked=agent in match.casting.masked)
 
     try:
         pairs = zip(agents, seeds, strict=True)
@@ -73,6 +77,17 @@ async def play_match(
 def failed_episode(task: Task, seed: EpisodeSeed, error: EpisodeError) -> Trajectory:
     """An episode that failed before its first prompt."""
     return Trajectory(task, seed, (), Status.FAILED, StopReason.FAILED, error=error)
+
+
+def _with_info(episode: Trajectory, info: Mapping[str, Any]) -> Trajectory:
+    """An episode with what the match said of it at its end; one that left never read that."""
+    segments = episode.segments
+    if not info or not segments or not segments[-1].turns:
+        return episode
+    *turns, last = segments[-1].turns
+    told = replace(last, info={**last.info, **info})
+    ended = replace(segments[-1], turns=(*turns, told))
+    return replace(episode, segments=(*segments[:-1], ended))
 
 
 def _along(episode: Trajectory, lost: Trajectory) -> Trajectory:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,9 +66,7 @@ class Image:
         file = image_folder() / f"{hashlib.sha256(data).hexdigest()}{suffix}"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            partial = file.with_name(f"{file.name}.{os.getpid()}")
-            partial.write_bytes(data)
-            os.replace(partial, file)
+            _write_whole(file, data)
         return cls(str(file))
 
     @classmethod
@@ -132,6 +131,19 @@ def read_images(value: Any, base: Path | None = None) -> tuple[Image, ...]:
         inside = base is not None and not image.is_url
         images.append(Image(str((base or Path()) / image.source)) if inside else image)
     return tuple(images)
+
+
+def _write_whole(file: Path, data: bytes) -> None:
+    """Write a file under a name that no other writer has, as many draw one picture at a time."""
+    descriptor, partial = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
+    try:
+        with open(descriptor, "wb") as written:
+            written.write(data)
+        Path(partial).chmod(0o644)
+        os.replace(partial, file)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
 
 
 def _of_mapping(value: Mapping[str, Any]) -> Image:

@@ -179,10 +179,11 @@ def _sum_up(run_dir: Path) -> None:
         return
     from retrain.report.page.writing import write_report
 
+    odd = (RetrainError, OSError, ArithmeticError, ValueError, LookupError, TypeError)
     for what, write in (("curve was drawn", plot_curve), ("report was written", write_report)):
         try:
             write(run_dir)
-        except (RetrainError, OSError, ValueError, LookupError, TypeError) as error:
+        except odd as error:
             warnings.warn(f"no {what}: {error}", stacklevel=2)
 
 

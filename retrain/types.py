@@ -112,6 +112,12 @@ class Task:
         shown = replace(messages[users[0]], images=tuple(map(Image, self.images)))
         return (*messages[: users[0]], shown, *messages[users[0] + 1 :])
 
+    def with_first_images(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """A rewritten history whose first user message shows the task's images, as the prompt's."""
+        users = (at for at, message in enumerate(messages, start=1) if message.role == "user")
+        end = next(users, 0)
+        return (*self.with_images(messages[:end]), *messages[end:])
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:

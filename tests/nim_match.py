@@ -82,6 +82,43 @@ class Nim(MultiAgentEnvironment):
         type(self).closed += 1
 
 
+class Broken(Nim):
+    """Cannot be made, and so cannot be asked for its agents."""
+
+    agents = property(lambda self: (FIRST, SECOND))  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        raise ValueError("no table")
+
+
+class NimOfFour(Nim):
+    """Nim with two more, who never act."""
+
+    agents = (FIRST, SECOND, "third", "fourth")
+
+
+class TakesOne:
+    """A player that counts how often it is made and closed.
+
+    Args:
+        broken: Whether it cannot be made.
+    """
+
+    made = 0
+    closed = 0
+
+    def __init__(self, *, broken: bool = False) -> None:
+        if broken:
+            raise ValueError("no chair")
+        type(self).made += 1
+
+    def __call__(self, messages: list[dict[str, Any]]) -> str:
+        return takes_one(messages)
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
 def takes_one(messages: list[dict[str, Any]]) -> str:
     """A player that always takes a single stone."""
     return "take 1"

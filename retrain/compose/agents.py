@@ -52,6 +52,13 @@ def _problems(config: RunConfig, factory: EnvironmentFactory) -> Iterator[str]:
                 "that the model plays; each match gives a group one episode of each of them"
             )
     samples = config.algorithm.hyperparameters.n_samples_per_prompt
+    matches, trained = samples // seats, seats - len(factory.together.masked)
+    if matches == 1 and trained == 1 and config.algorithm.baseline == "group":
+        yield (
+            f"algorithm.hyperparameters.n_samples_per_prompt: {samples} is one match with one "
+            "agent that is trained, which has no other episode to be compared with; use "
+            f"{2 * seats} or more"
+        )
     if samples == seats and config.algorithm.baseline == "agent":
         yield (
             f"algorithm.hyperparameters.n_samples_per_prompt: {samples} is one match of {seats} "

@@ -53,7 +53,7 @@ def redact(value: Any, key: str = "") -> Any:
         key: The key that the value stands under.
     """
     if isinstance(value, Mapping):
-        return {k: redact(v, k if not is_credential(key) else key) for k, v in value.items()}
+        return {k: redact(v, key if is_credential(key) else str(k)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [redact(item, key) for item in value]
     if value is None or isinstance(value, bool) or value == "":

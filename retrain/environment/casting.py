@@ -10,7 +10,7 @@ from typing import Any
 from retrain.environment.players import PlayerFactory, make_player_factory
 from retrain.environment.several_agents import has_agents
 from retrain.environment.several_agents_adapting import AdaptedAgents, checked_names
-from retrain.errors import ConfigError, nearest
+from retrain.errors import ConfigError, EnvironmentFailure, boundary, nearest
 from retrain.runtime import EventLoopThread
 
 SECTION = "environment.agents"
@@ -102,6 +102,12 @@ def _agents_of(constructor: Any, arguments: Mapping[str, Any]) -> tuple[str, ...
 
 
 async def _ask(constructor: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    environment = AdaptedAgents(constructor(**arguments))
-    await environment.close()
+    try:
+        async with boundary(EnvironmentFailure, "environment constructor"):
+            environment = AdaptedAgents(constructor(**arguments))
+        await environment.close()
+    except EnvironmentFailure as failure:
+        raise ConfigError(f"environment.type: it cannot be asked for its agents: {failure}") from (
+            failure
+        )
     return environment.agents

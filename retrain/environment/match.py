@@ -121,6 +121,10 @@ class Match:
         self._ended()
         return self._outcomes.get(agent, Outcome())
 
+    def info(self, agent: str) -> Mapping[str, Any]:
+        """What the end of the match says of an agent; nothing before it."""
+        return self._outcomes.get(agent, Outcome()).info
+
     def break_off(self, agent: str, why: str) -> None:
         """End the match for all, as a seat failed or was aborted; nothing once it is over.
 
@@ -176,7 +180,8 @@ class Match:
         environment, gone = self.environment, set[str]()
         players = self.casting.players.items()
         async with boundary(EnvironmentFailure, "players"):
-            self._players = {agent: make(agent, seed) for agent, make in players}
+            for agent, make in players:
+                self._players[agent] = make(agent, seed)
         await self._within("reset", environment.reset(task, seed))
         while acting := await self._within("acting", environment.acting()):
             if barred := gone.intersection(acting):

@@ -15,6 +15,11 @@ SUCCESS_REWARD = 1.0
 """Where the environment reports no success, an episode of this reward or more is one."""
 
 
+def stands_in(trajectory: Trajectory) -> bool:
+    """Whether it is of a `policy` player: the model as an opponent of what is trained."""
+    return trajectory.masked and trajectory.agent is not None
+
+
 def success_of(trajectory: Trajectory) -> float | None:
     """What the environment said about success in the last turn; None where it gave no number."""
     if not trajectory.turns:
@@ -61,13 +66,17 @@ def solved(
 def attempts_by_task(
     groups: Sequence[Group], *, threshold: float = SUCCESS_REWARD
 ) -> list[tuple[bool, ...]]:
-    """[groups][attempts] whether each attempt solved its task; attempts that cannot say are out."""
+    """[groups][attempts] whether each attempt solved its task.
+
+    Attempts that cannot say are out, and those of `policy` players.
+    """
     reported = reports_success(t for group in groups for t in group.trajectories)
     return [
         tuple(
             verdict
             for trajectory in group.trajectories
-            if (verdict := solved(trajectory, reported=reported, threshold=threshold)) is not None
+            if not stands_in(trajectory)
+            and (verdict := solved(trajectory, reported=reported, threshold=threshold)) is not None
         )
         for group in groups
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
 from retrain.report.agent_metrics import agent_metrics
-from retrain.report.attempts import FINISHED, success_of
+from retrain.report.attempts import FINISHED, stands_in, success_of
 from retrain.report.evaluation import pass_metrics
 from retrain.report.scoring_metrics import component_metric, scoring_metrics
 from retrain.reward.advantages import by_agent
@@ -82,9 +82,9 @@ def _success(episodes: Sequence[Trajectory]) -> dict[str, float]:
 
     An episode that a limit cut short never reached the turn that reports success. Where the
     environment reports success at all, it counts as not successful; leaving it out would raise the
-    share just when episodes stop finishing.
+    share just when episodes stop finishing. Those of `policy` players are out.
     """
-    finished = [episode for episode in episodes if episode.status in FINISHED]
+    finished = [e for e in episodes if e.status in FINISHED and not stands_in(e)]
     reported = [(episode.status, success_of(episode)) for episode in finished]
     if all(success is None for _, success in reported):
         return {}
@@ -131,7 +131,8 @@ def _counts(groups: Sequence[Group], episodes: Sequence[Trajectory]) -> dict[str
 def _teaches_nothing(group: Group) -> bool:
     compared = [[t.trained_reward or 0.0 for t in same] for same in _compared(group)]
     known = [rewards for rewards in compared if len(rewards) > 1]
-    return bool(known) and all(min(rewards) == max(rewards) for rewards in known)
+    same = all(min(rewards) == max(rewards) for rewards in known)
+    return bool(known) and same and not any(group.advantages)
 
 
 def _compared(group: Group) -> list[list[Trajectory]]:

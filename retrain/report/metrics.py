@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -132,6 +133,12 @@ def iteration_of(path: Path, line: Line) -> int:
     return iteration
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value can be computed with: JSON's integers may be too large for a float."""
+    limit = sys.float_info.max
+    return isinstance(value, float) or (isinstance(value, int) and -limit <= value <= limit)
+
+
 def metric_row(path: Path, line: Line) -> MetricRow:
     """A whole line of a metrics file as a row.
 
@@ -142,8 +149,8 @@ def metric_row(path: Path, line: Line) -> MetricRow:
     values: dict[str, Any] = dict(line.value or {})
     del values[ITERATION]
     written = values.pop(TIME, 0.0)
-    for name, value in [(TIME, written), *values.items()]:
-        if value is not None and not isinstance(value, int | float):
+    for name, value in [(ITERATION, iteration), (TIME, written), *values.items()]:
+        if value is not None and not _is_number(value):
             raise DataError(f"{path}, line {line.number}: {name!r} is {value!r:.80}, not a number")
     return MetricRow(iteration, float(written or 0.0), values)
 

@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from retrain import __version__
-from retrain.errors import DataError
+from retrain.errors import ConfigError, DataError
 from retrain.report.jsonl import read_lines
 from retrain.report.this_machine import installed, machine
 
 PROVENANCE = "provenance.jsonl"
+
+_SET = "--set="
+
+_LATEST = 253_402_300_800
+"""The year 10000, in seconds since the epoch: no calendar goes further."""
 
 FORMAT = 1
 """The format of a run folder; a higher one was written by a newer retrain."""
@@ -105,7 +110,7 @@ def _beginning(path: Path, number: int, row: Mapping[str, Any]) -> Beginning:
         )
     command, began = row.get("command"), row.get("time")
     return Beginning(
-        time=float(began) if isinstance(began, int | float) else 0.0,
+        time=float(began) if isinstance(began, int | float) and 0 <= began < _LATEST else 0.0,
         command=tuple(map(str, command)) if isinstance(command, list) else (),
         folder=str(row.get("folder") or ""),
         packages=_texts(row.get("packages")),
@@ -120,13 +125,26 @@ def _texts(value: Any) -> dict[str, str]:
 
 def _typed(argv: Sequence[str]) -> Iterator[str]:
     """A command line as it is typed, its credentials redacted."""
-    from retrain.config.redact import REDACTED, is_credential, redact_text
-
     for position, word in enumerate(argv):
-        key, equals, _ = word.partition("=")
-        if position == 0:
-            yield Path(word).name
-        elif equals and is_credential(key):
-            yield f"{key}={REDACTED}"
-        else:
-            yield redact_text(word)
+        option = _SET if word.startswith(_SET) else ""
+        yield Path(word).name if position == 0 else option + _redacted(word.removeprefix(option))
+
+
+def _redacted(word: str) -> str:
+    """A word without its credentials; `key=value` may hold some within its value, which is YAML."""
+    from retrain.config.document import parse
+    from retrain.config.redact import REDACTED, is_credential, redact, redact_text
+
+    key, equals, written = word.partition("=")
+    if not equals:
+        return redact_text(word)
+    if is_credential(key):
+        return f"{key}={REDACTED}"
+    try:
+        value = parse(written, word)
+    except ConfigError:
+        return redact_text(word)
+    changed = redact(value, key)
+    if isinstance(value, Mapping | list) and changed != value:
+        return f"{key}={json.dumps(changed, default=str)}"
+    return redact_text(word)

@@ -79,13 +79,16 @@ def filter_name(filter_: GroupFilter) -> str:
 def check_reward_nonzero_std(group: Group, *, min_std: float = 0.0) -> FilterResult:
     """Keep a group whose rewards differ: where all are the same, every advantage is 0.
 
-    Of several agents, those of one at least must differ.
+    Of several agents, those of one at least must differ; or those of all, where the group's
+    advantages compare all (`algorithm.baseline: group`).
 
     Args:
         group: The group.
         min_std: The sample standard deviation that must be exceeded.
     """
     compared = [rewards for rewards in _rewards_by_agent(group) if len(rewards) > 1]
+    if any(group.advantages) and all(min(rewards) == max(rewards) for rewards in compared):
+        compared = [_rewards(group)]
     if not compared:
         return FilterResult(False, "fewer_than_two_valid")
     if any(min(rewards) < max(rewards) and _std(rewards) > min_std for rewards in compared):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
 from dataclasses import dataclass
 from io import BytesIO
@@ -13,6 +14,9 @@ from retrain.images import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _FETCH_SECONDS = 60.0
+
+_DAMAGED = (OSError, SyntaxError, ValueError, EOFError, LookupError, TypeError, struct.error)
+"""What Pillow raises over files that are no images, and over torn ones and their metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def read_picture(source: str, limits: ImageLimits) -> Any:
             layered = upright.convert("RGBA")
             white = pillow.new("RGBA", layered.size, (255, 255, 255, 255))
             return pillow.alpha_composite(white, layered).convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:
+    except _DAMAGED as error:
         raise DataError(f"{source}: the image is damaged ({error})") from error
 
 
@@ -84,7 +88,7 @@ def _opened(source: str, file: Path | bytes, limits: ImageLimits) -> Any:
             found = pillow.open(BytesIO(file) if isinstance(file, bytes) else file, formats=FORMATS)
     except pillow.DecompressionBombError as error:
         raise DataError(f"{source}: the image is too large ({error})") from error
-    except (OSError, SyntaxError, ValueError) as error:
+    except _DAMAGED as error:
         raise DataError(
             f"{source}: is no image ({type(error).__name__}); it must be a {', '.join(FORMATS)} "
             "file"
@@ -134,15 +138,32 @@ def _require_urls(source: str, limits: ImageLimits) -> None:
 
 def _fetched(url: str, limits: ImageLimits) -> bytes:
     from http.client import HTTPException
-    from urllib.request import urlopen
 
     try:
-        with urlopen(url, timeout=_FETCH_SECONDS) as answer:  # http and https only: `is_url`
+        with _opener().open(url, timeout=_FETCH_SECONDS) as answer:
             data: bytes = answer.read(limits.max_bytes + 1)
     except (OSError, HTTPException, ValueError) as error:
         raise DataError(f"{url}: the image cannot be fetched ({error})") from error
     _require_size(url, len(data), limits)
     return data
+
+
+def _opener() -> Any:
+    """Opens URLs of http and https alone, also where it is sent on: urllib's own follows to ftp."""
+    from urllib import request
+
+    opener = request.OpenerDirector()
+    for handler in (
+        request.ProxyHandler(),
+        request.UnknownHandler(),
+        request.HTTPHandler(),
+        request.HTTPSHandler(),
+        request.HTTPDefaultErrorHandler(),
+        request.HTTPRedirectHandler(),
+        request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return opener
 
 
 def _pillow() -> tuple[Any, Any]:

@@ -94,3 +94,18 @@ async def test_a_row_that_chooses_a_tool_that_there_is_not_is_named(renderer: An
         )
     without = list_tasks([{"messages": CONVERSATION, "tools": [{"a": 1}]}], RowKeys(), "items")
     assert await demonstration_samples(without, renderer, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": CONVERSATION, "images": [__file__]},
+        {"messages": [{**CONVERSATION[0], "images": [__file__]}, *CONVERSATION[1:]]},
+    ],
+)
+async def test_a_row_that_shows_images_is_named_and_not_trained_blind(
+    renderer: Any, row: dict[str, Any]
+) -> None:
+    rows = list_tasks([{"messages": CONVERSATION}, row], RowKeys(), "items")
+    with pytest.raises(DataError, match="demonstration '1': shows images, and sft trains on text"):
+        await demonstration_samples(rows, renderer, LIMITS)

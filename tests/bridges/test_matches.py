@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from nim_match import FIRST, SECOND, Nim
+from nim_match import FIRST, SECOND, Nim, TakesOne
 from virtual_clock import run_virtual
 
 from bridges import (
@@ -64,12 +64,13 @@ def build(renderer: DeltaRenderer) -> Build:
     def make(
         engine: Any,
         *,
+        environment: str = "nim_match:Nim",
         arguments: Any = None,
         agents: Any = None,
         limits: EpisodeLimits = LIMITS,
         **settings: Any,
     ) -> RolloutBridge:
-        factory = make_environment_factory("nim_match:Nim", arguments, agents)
+        factory = make_environment_factory(environment, arguments, agents)
         options = {"params": SamplingParams(max_tokens=200), "n_samples": 4, **settings}
         calculator = RewardCalculator([RewardComponent("environment", ComponentKind.ENVIRONMENT)])
         return RolloutBridge(
@@ -234,6 +235,28 @@ async def test_a_limit_cuts_one_seat_and_the_environment_says_what_follows(
         assert [first.reward, second.reward] == pytest.approx(earned)
 
 
+async def test_what_the_end_says_of_an_agent_that_has_left_is_kept(
+    build: Build, talker: Any
+) -> None:
+    limits = replace(LIMITS, max_turns=2)
+    bridge = build(talker, limits=limits, arguments={"stones": 40, "forfeits": True}, n_samples=2)
+    first, _ = episodes(await bridge.collect(REQUESTS[:1]))
+    assert first.stop_reason is StopReason.MAX_TURNS
+    assert first.turns[-1].info["success"] is False and "taken" in first.turns[-1].info
+
+
+def test_a_seat_without_room_for_a_turn_leaves_the_match(build: Build, talker: Any) -> None:
+    limits = replace(LIMITS, max_context_len=10)
+    bridge = build(talker, limits=limits, n_samples=2)
+
+    async def play() -> list[Group]:
+        return await asyncio.wait_for(bridge.collect(REQUESTS[:1]), 1e6)
+
+    first, second = episodes(run_virtual(play()))
+    assert first.stop_reason is StopReason.CONTEXT_OVERFLOW and not first.turns
+    assert second.status is Status.ABORTED
+
+
 async def test_a_seat_that_never_acts_is_aborted_and_not_failed(build: Build, talker: Any) -> None:
     bridge = build(talker, arguments={"stones": 1}, n_samples=4)
     (group,) = await bridge.collect(REQUESTS[:1])
@@ -291,6 +314,16 @@ async def test_a_policy_player_is_played_and_not_trained(build: Build, talker: A
     assert all(t.valid for t in trained) and not any(t.valid for t in masked)
     assert all(t.masked and t.turns for t in masked)
     assert group.advantages[1::2] == (0.0, 0.0) and any(group.advantages[::2])
+
+
+async def test_players_are_closed_where_another_cannot_be_made(build: Build, talker: Any) -> None:
+    TakesOne.made = TakesOne.closed = 0
+    one = "nim_match:TakesOne"
+    agents = {"third": one, "fourth": {"name": one, "broken": True}}
+    bridge = build(talker, environment="nim_match:NimOfFour", agents=agents, policy=MASKING)
+    played = episodes(await bridge.collect(REQUESTS[:1]))
+    assert all(t.error and "ValueError: no chair" in t.error.reason for t in played)
+    assert TakesOne.made == TakesOne.closed == 2
 
 
 async def test_one_trained_agent_is_an_ordinary_episode(build: Build, talker: Any) -> None:

@@ -61,6 +61,18 @@ def config(samples: int = 4, **sections: Any) -> RunConfig:
             },
             "evaluation.n_samples_per_prompt: 1 is no multiple of the 2 agents",
         ),
+        (
+            {
+                "samples": 2,
+                "algorithm": {"baseline": "group"},
+                "environment": {"agents": {SECOND: "policy"}},
+            },
+            "one agent that is trained, .* use 4 or more",
+        ),
+        (
+            {"environment": {"type": "nim_match:Broken"}},
+            "cannot be asked for its agents: .*ValueError: no table",
+        ),
         ({"rollout": {"executor": "process"}}, "rollout.executor: process: .* set local"),
         (
             {"rollout": {"owner": "slime"}, "algorithm": {"backend": "slime"}},

@@ -46,6 +46,27 @@ def test_credentials_on_the_command_line_are_not_kept(
     assert "api_key=<redacted>" in text
 
 
+def test_credentials_within_a_value_and_behind_an_equals_sign_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [
+        "retrain",
+        "--set=judge.api_key=s3cret",
+        "--set",
+        "a.servers=[{url: 'http://x', headers: {Authorization: s3cret}, 1: kept}]",
+        "--set=b.api_key={s3cret: 1",
+        "--set=seed=[1, {2: 3}]",
+    ]
+    monkeypatch.setattr(sys, "argv", words)
+    with RunFolder.create(tmp_path / "run", resume=False):
+        pass
+    (beginning,) = read_beginnings(tmp_path / "run")
+    assert "s3cret" not in str(beginning.command)
+    assert beginning.command[1] == "--set=judge.api_key=<redacted>"
+    assert '"url": "http://x"' in beginning.command[3] and '"kept"' in beginning.command[3]
+    assert beginning.command[-1] == words[-1]
+
+
 def test_a_folder_that_cannot_be_taken_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "run" / "samples").mkdir(parents=True)
     (tmp_path / "run" / "samples").chmod(0o755)

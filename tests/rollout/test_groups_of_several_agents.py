@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,33 @@ def test_one_of_each_agent_is_no_comparison() -> None:
     assert check_reward_nonzero_std(group_of([1.0, -1.0])) == FilterResult(
         False, "fewer_than_two_valid"
     )
+
+
+@pytest.mark.parametrize("rewards", [[1.0, -1.0], [1.0, -1.0, 1.0, -1.0]])
+def test_a_baseline_of_the_whole_group_compares_all(rewards: Sequence[float]) -> None:
+    component = RewardComponent("environment", ComponentKind.ENVIRONMENT)
+    bridge = RewardBridge(RewardCalculator([component]), by_agent=False)
+    group = bridge.advantages(group_of(rewards))
+    assert any(group.advantages) and check_reward_nonzero_std(group).keep
+    assert batch_metrics([group])["rollout/zero_variance_groups"] == 0
+    assert not check_reward_nonzero_std(group, min_std=2.0).keep
+
+
+def test_an_agent_that_was_cut_before_its_report_did_not_succeed() -> None:
+    first, second, *others = group_of([1.0, -1.0, 1.0, -1.0]).trajectories
+    turn = replace(first.turns[-1], info={})
+    cut = replace(first, segments=(Segment((1, 2), (turn,)),), status=Status.TRUNCATED)
+    metrics = batch_metrics([Group(0, TASK, 0, (cut, second, *others))])
+    assert metrics["agent/first/success"] == 0.5
+
+
+def test_an_opponent_that_the_model_plays_is_no_attempt() -> None:
+    group = group_of([1.0, -1.0, -1.0, 1.0, 1.0, -1.0, 1.0, -1.0])
+    episodes = tuple(replace(t, masked=t.agent == "second") for t in group.trajectories)
+    group = replace(group, trajectories=episodes)
+    metrics = batch_metrics([group], prefix="eval/")
+    assert metrics["eval/success"] == metrics["eval/pass@1"] == 0.75
+    assert metrics["eval/reward/mean"] == 0.5 and metrics["eval/agent/second/success"] == 0.25
 
 
 def test_each_agent_has_metrics_of_its_own() -> None:

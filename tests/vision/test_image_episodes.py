@@ -18,6 +18,7 @@ from bridges.records import EpisodeRecord
 from bridges.stream import EpisodeStream
 from retrain.engine.base import SamplingParams
 from retrain.engine.scripted import ScriptedEngine
+from retrain.environment.base import Environment
 from retrain.images import Image
 from retrain.rendering import load_renderer
 from retrain.rendering.renderer import DeltaRenderer
@@ -63,6 +64,33 @@ class Forgetting(Looking):
         return StepResult(Observation((afresh,), rewrite=True))
 
 
+class Repeating(Environment):
+    """Leaves the task's image to us, and repeats the whole conversation with every reply."""
+
+    rewrites_history = True  # type: ignore[assignment]
+
+    async def reset(self, task: Task, seed: int) -> Observation:
+        self._said = [Message("user", str(task.prompt))]
+        return Observation(tuple(self._said))
+
+    async def step(self, action: Action) -> StepResult:
+        if len(self._said) > 1:
+            return StepResult(Observation(), terminated=True)
+        picture = Message("user", "And now?", images=(Image("next.png"),))
+        self._said += [action.message, picture]
+        return StepResult(Observation(tuple(self._said), rewrite=True))
+
+
+class Condensing(Repeating):
+    """Puts a text in place of all that was said."""
+
+    async def step(self, action: Action) -> StepResult:
+        if not self._said:
+            return StepResult(Observation(), terminated=True)
+        self._said = []
+        return StepResult(Observation((Message("user", "Afresh."),), rewrite=True))
+
+
 @pytest.fixture(scope="module")
 def renderer() -> DeltaRenderer:
     tokenizer = bytes_tokenizer()
@@ -83,7 +111,7 @@ class Asked(ScriptedEngine):
 
 
 def played(
-    renderer: DeltaRenderer, kind: type[Looking], most: int = 99
+    renderer: DeltaRenderer, kind: type[Environment], most: int = 99
 ) -> tuple[Trajectory, Asked]:
     engine = Asked(min(renderer.stop_token_ids))
     bridge = EnvironmentBridge(renderer, kind, EpisodeLimits(most))
@@ -116,6 +144,23 @@ def test_a_rewritten_history_shows_its_own_images(renderer: DeltaRenderer) -> No
     episode, engine = played(renderer, Forgetting)
     assert engine.shown == [("first.png",), ("new.png",)]
     assert [segment.images for segment in episode.segments] == [("first.png",), ("new.png",)]
+    check_stream(renderer, episode)
+
+
+@pytest.mark.parametrize(
+    ("kind", "segments"),
+    [
+        (Repeating, [("first.png", "next.png")]),
+        (Condensing, [("first.png",), ("first.png",)]),
+    ],
+)
+def test_a_rewritten_history_keeps_the_image_that_the_environment_leaves_to_us(
+    renderer: DeltaRenderer, kind: type[Environment], segments: list[tuple[str, ...]]
+) -> None:
+    episode, engine = played(renderer, kind)
+    assert engine.shown[0] == ("first.png",)
+    assert engine.shown[1] == segments[-1]
+    assert [segment.images for segment in episode.segments] == segments
     check_stream(renderer, episode)
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Barrier, Thread
 
 import pytest
 from PIL import Image as Pillow
@@ -90,3 +93,58 @@ def test_images_from_the_network_are_off() -> None:
         with pytest.raises(DataError, match=r"rendering\.images\.allow_urls: true"):
             refuse("https://example.org/a.png", LIMITS)
     check_image("https://example.org/a.png", ImageLimits(allow_urls=True))
+
+
+def test_many_threads_may_make_one_picture_at_the_same_time(own_image_folder: Path) -> None:
+    together = Barrier(8)
+
+    def write(number: int) -> bool:
+        data = b"BM" + bytes([number // 8]) + bytes(200_000)
+        together.wait(60)
+        return Path(Image.of_bytes(data).source).read_bytes() == data
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(write, range(8 * 40)))
+    assert len(list(own_image_folder.iterdir())) == 40
+
+
+class Leading(BaseHTTPRequestHandler):
+    """`/picture` is one; every other path leads somewhere else."""
+
+    picture = b""
+
+    def do_GET(self) -> None:
+        to = {"/on": "/picture", "/ftp": "ftp://127.0.0.1:1/a", "/file": "file:///dev/null"}
+        self.send_response(302 if self.path in to else 200)
+        if self.path in to:
+            self.send_header("Location", to[self.path])
+        self.end_headers()
+        self.wfile.write(self.picture)
+
+    def log_message(self, *said: object) -> None:
+        """Say nothing."""
+
+
+def test_an_allowed_url_may_lead_on_to_http_alone(tmp_path: Path) -> None:
+    Leading.picture = png_bytes(tmp_path)
+    allowed = ImageLimits(allow_urls=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Leading) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}"
+        assert read_picture(f"{root}/on", allowed).size == (8, 4)
+        for path, why in (("ftp", "unknown url type: ftp"), ("file", "is not allowed")):
+            with pytest.raises(DataError, match=f"cannot be fetched.*{why}"):
+                read_picture(f"{root}/{path}", allowed)
+        server.shutdown()
+
+
+def test_damaged_metadata_are_one_error_that_names_the_file(tmp_path: Path) -> None:
+    exif = Pillow.Exif()
+    exif[0x0112], exif[0x010E] = 6, "hello"
+    file = tmp_path / "a.webp"
+    Pillow.new("RGB", (24, 16)).save(file, exif=exif)
+    whole = file.read_bytes()
+    name = whole.index(b"\x01\x0e\x00\x02")  # of the description, which no longer is one
+    file.write_bytes(whole[: name + 1] + b"\x00" + whole[name + 2 :])
+    with pytest.raises(DataError, match=r"a\.webp: the image is damaged"):
+        read_picture(str(file), LIMITS)
