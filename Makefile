@@ -1,5 +1,5 @@
-# make demo: train the calculator agent; make test: everything that CI runs.
-# Both install on first use, into .venv.
+# make demo: train the calculator agent; make test: everything that CI runs; make coverage: which
+# lines the tests reach. Each installs on first use, into .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ DEMO_RUN := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 SEED ?= 42
 PYTEST_OPTIONS ?=
 
-.PHONY: install demo test lint
+.PHONY: install demo test coverage lint
 
 install: .venv/installed
 
@@ -32,4 +32,7 @@ lint: install
 	$(BIN)/mypy retrain bridges backends
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_OPTIONS)
+
+coverage: install
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered

@@ -69,9 +69,16 @@ def start_ranks(*arguments: str) -> list[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["collection", "step"])
-@pytest.mark.parametrize("dead", [0, 1])
-def test_survivor_of_a_killed_rank_says_so_and_ends(dying: Path, place: str, dead: int) -> None:
+@pytest.mark.parametrize(
+    ("dead", "place"),
+    [
+        (0, "step"),
+        (1, "collection"),
+        pytest.param(0, "collection", marks=pytest.mark.soak),
+        pytest.param(1, "step", marks=pytest.mark.soak),
+    ],
+)
+def test_survivor_of_a_killed_rank_says_so_and_ends(dying: Path, dead: int, place: str) -> None:
     ranks = start_ranks(str(dying), str(dead), place, "kill")
     survivor = ranks[1 - dead]
     try:
