@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +54,7 @@ def view(
     if html is not None:
         _write(html, places, title, most, as_json)
         return
-    _serve(places, title, port, browser, as_json)
+    _serve(places, title, port, browser, as_json, find=lambda: find_runs(run))
 
 
 def _write(path: Path, places: Sequence[RunPlace], title: str, most: int, as_json: bool) -> None:
@@ -69,7 +69,15 @@ def _write(path: Path, places: Sequence[RunPlace], title: str, most: int, as_jso
     typer.echo(f"{path} holds {written.episodes} episodes{left}")
 
 
-def _serve(places: Sequence[RunPlace], title: str, port: int, browser: bool, as_json: bool) -> None:
+def _serve(
+    places: Sequence[RunPlace],
+    title: str,
+    port: int,
+    browser: bool,
+    as_json: bool,
+    *,
+    find: Callable[[], Sequence[RunPlace]],
+) -> None:
     try:
         from retrain.view.serving import bind, serve
     except ModuleNotFoundError as error:
@@ -86,15 +94,19 @@ def _serve(places: Sequence[RunPlace], title: str, port: int, browser: bool, as_
             _open(url)
 
     try:
-        serve(places, title, bind(port), when_ready=ready)
+        serve(places, title, bind(port), find=find, when_ready=ready)
     except KeyboardInterrupt:
         return
 
 
 def _open(url: str) -> None:
-    """Open the page; over ssh, where `webbrowser` would start one in the terminal, nothing."""
+    """Open the page; over ssh, where `webbrowser` would start one in the terminal, nothing.
+
+    Starting a browser may take until the page has answered it, so that a thread waits for it.
+    """
+    import threading
     import webbrowser
 
     windowed = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if windowed or sys.platform in ("darwin", "win32"):
-        webbrowser.open(url)
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from pathlib import PurePath
 from typing import Any
 
@@ -12,29 +12,28 @@ from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
 
 from retrain.errors import DataError
-from retrain.view.answers import Answers
 from retrain.view.assets import TYPES, read_asset
 from retrain.view.following import Following
 from retrain.view.requests import BadRequest, read_query, read_window
 from retrain.view.security import LocalOnly
+from retrain.view.shown_runs import ShownRuns
 
 PAGE = "index.html"
 _EVENTS_SECONDS = 0.5
 _HEARTBEAT_SECONDS = 15.0
 
 
-def make_app(runs: Sequence[Following], *, title: str) -> LocalOnly:
+def make_app(runs: ShownRuns, *, title: str) -> LocalOnly:
     """The application that shows some runs.
 
     Args:
-        runs: The stages of a run, or the one run; each is followed once somebody asks for it.
+        runs: The runs.
         title: What the page calls them together.
     """
     app = FastAPI(title="retrain view", openapi_url=None, docs_url=None, redoc_url=None)
-    answers = {following.place.name: Answers(following) for following in runs}
     _serve_page(app)
-    _serve_runs(app, answers, title)
-    _serve_events(app, answers)
+    _serve_runs(app, runs, title)
+    _serve_events(app, runs)
     app.add_exception_handler(BadRequest, _refuse(400))
     app.add_exception_handler(DataError, _refuse(404))
     return LocalOnly(app)
@@ -53,50 +52,52 @@ def _serve_page(app: FastAPI) -> None:
             return Response(f"the page has no file {name!r}", 404, media_type="text/plain")
 
 
-def _serve_runs(app: FastAPI, answers: Mapping[str, Answers], title: str) -> None:
+def _serve_runs(app: FastAPI, shown: ShownRuns, title: str) -> None:
     @app.get("/api/runs")
     async def runs() -> Response:
-        return _json({"title": title, "runs": list(answers)})
+        await asyncio.to_thread(shown.look)
+        return _json({"title": title, "runs": shown.names})
 
     @app.get("/api/run/{run}")
     async def run(run: str) -> Response:
-        return await _answer(_of(answers, run).run)
+        return await _answer(shown.of(run).run)
 
     @app.get("/api/list/{run}")
     async def listing(run: str, request: Request) -> Response:
         query, window = read_query(request.query_params), read_window(request.query_params)
-        return await _answer(_of(answers, run).listing, query, window)
+        return await _answer(shown.of(run).listing, query, window)
 
     @app.get("/api/episode/{run}/{id}")
     async def episode(run: str, id: str) -> Response:
-        return await _answer(_of(answers, run).episode, id)
+        return await _answer(shown.of(run).episode, id)
 
     @app.get("/api/raw/{run}/{id}")
     async def raw(run: str, id: str) -> Response:
-        return await _answer(_of(answers, run).raw, id)
+        return await _answer(shown.of(run).raw, id)
 
     @app.get("/api/group/{run}/{id}")
     async def group(run: str, id: str) -> Response:
-        return await _answer(_of(answers, run).group, id)
+        return await _answer(shown.of(run).group, id)
 
     @app.get("/api/charts/{run}")
     async def charts(run: str) -> Response:
-        return await _answer(_of(answers, run).charts)
+        return await _answer(shown.of(run).charts)
 
 
-def _serve_events(app: FastAPI, answers: Mapping[str, Answers]) -> None:
+def _serve_events(app: FastAPI, shown: ShownRuns) -> None:
     @app.get("/api/events/{run}")
     async def events(run: str, request: Request) -> Response:
-        stream = _events(_of(answers, run).following, request)
+        stream = _events(shown, shown.of(run).following, request)
         return StreamingResponse(stream, media_type="text/event-stream")
 
 
-async def _events(following: Following, request: Request) -> AsyncIterator[bytes]:
+async def _events(runs: ShownRuns, following: Following, request: Request) -> AsyncIterator[bytes]:
     """One event whenever the run has something new; a comment now and then keeps it open."""
     shown: object = None
     quiet = 0.0
     while not (following.stopped or await request.is_disconnected()):
-        stamp = following.stamp
+        await asyncio.to_thread(runs.look)
+        stamp = (*following.stamp, runs.names)
         if stamp != shown:
             shown, quiet = stamp, 0.0
             yield b"event: change\ndata: " + to_json(stamp) + b"\n\n"
@@ -105,13 +106,6 @@ async def _events(following: Following, request: Request) -> AsyncIterator[bytes
             yield b": still here\n\n"
         await asyncio.sleep(_EVENTS_SECONDS)
         quiet += _EVENTS_SECONDS
-
-
-def _of(answers: Mapping[str, Answers], run: str) -> Answers:
-    if run not in answers:
-        raise DataError(f"there is no run {run!r:.80} here, but {', '.join(answers)}")
-    answers[run].following.start()
-    return answers[run]
 
 
 async def _answer(ask: Any, *given: Any) -> Response:

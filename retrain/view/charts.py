@@ -26,19 +26,23 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """Which metrics a drawing takes: by name, and all below a prefix that are not in `without`."""
+    """Which metrics a drawing takes: by name, and all below a prefix that are not in `without`.
+
+    Of those below the prefix, only the ones that end in `suffix`.
+    """
 
     title: str
     unit: str
     names: tuple[str, ...] = ()
     prefix: str = ""
+    suffix: str = ""
     without: tuple[str, ...] = ()
 
     def takes(self, name: str) -> bool:
         if name in self.names:
             return True
         below = name.removeprefix(self.prefix)
-        if not self.prefix or below == name:
+        if not self.prefix or below == name or not below.endswith(self.suffix):
             return False
         return not any(below == part or below.startswith(part + "/") for part in self.without)
 
@@ -48,6 +52,8 @@ _RULES = (
     _Rule("Reward", "1", ("reward/mean", "eval/reward/mean")),
     _Rule("Success", "share", ("success", "eval/success")),
     _Rule("Reward by component", "1", prefix="reward/", without=_NO_COMPONENTS),
+    _Rule("Reward by agent", "1", prefix="agent/", suffix="/reward"),
+    _Rule("Success by agent", "share", prefix="agent/", suffix="/success"),
     _Rule("Spread of rewards within a group", "1", ("reward/std",)),
     _Rule("Groups that teach nothing", "groups", ("rollout/zero_variance_groups",)),
     _Rule(

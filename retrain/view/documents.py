@@ -64,6 +64,7 @@ def summary_document(episode: EpisodeSummary) -> Document:
         "iteration": episode.iteration,
         "group": episode.group,
         "slot": episode.slot,
+        "agent": episode.agent,
         "task": episode.task_id,
         "status": episode.status,
         "stop": episode.stop_reason,
@@ -111,6 +112,7 @@ def _stream(stream: Stream) -> Document:
         "spans": [_span(span) for span in stream.spans if span.start < MOST_TOKENS],
         "left_out": max(0, len(stream.ids) - MOST_TOKENS),
         "exact": stream.exact,
+        "images": stream.images,
     }
 
 

@@ -64,6 +64,7 @@ class Stream:
         spans: Who wrote what, in order; together they cover the stream.
         exact: False where the run did not record which token wrote which characters: then the
             first token of a span has its whole text.
+        images: Names of the images that it shows, each at most 300 characters.
     """
 
     ids: tuple[int, ...]
@@ -73,6 +74,7 @@ class Stream:
     trainer_logprobs: tuple[float | None, ...]
     spans: tuple[Span, ...]
     exact: bool
+    images: tuple[str, ...] = ()
 
     def text(self, span: Span) -> str:
         """The text of a span."""

@@ -19,10 +19,17 @@ def whole(fields: Fields, name: str) -> int | None:
 
 def number(fields: Fields, name: str) -> float | None:
     """A finite number; None where there is none."""
-    value = fields.get(name)
+    return finite(fields.get(name))
+
+
+def finite(value: Any) -> float | None:
+    """A value as a finite number; None where it is none, or too large for one."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def text(fields: Fields, name: str) -> str | None:

@@ -22,7 +22,8 @@ class GroupSummary:
         episodes: Its episodes, in the order written; in a list, those that the query admits.
         mean: Mean reward of the valid ones; None where there is none.
         spread: Their sample standard deviation (ddof 1); None where fewer than two are valid.
-        zero_variance: All valid rewards are equal, so that nothing is learned from it.
+        zero_variance: All valid rewards are equal, those of each agent by themselves where there
+            are several, so that nothing is learned from it.
     """
 
     id: str
@@ -46,10 +47,18 @@ def group_up(file: str, episodes: Sequence[EpisodeSummary]) -> tuple[GroupSummar
     )
 
 
+def _is_flat(valid: Sequence[EpisodeSummary]) -> bool:
+    """Whether no agent's episodes differ in what is trained on."""
+    by_agent: dict[str | None, list[float | None]] = {}
+    for episode in valid:
+        by_agent.setdefault(episode.agent, []).append(episode.trained_reward)
+    compared = [rewards for rewards in by_agent.values() if len(rewards) > 1]
+    return bool(compared) and all(len(set(rewards)) == 1 for rewards in compared)
+
+
 def _group(id: str, number: int | None, episodes: tuple[EpisodeSummary, ...]) -> GroupSummary:
     valid = [episode for episode in episodes if episode.valid]
-    trained_on = {episode.trained_reward for episode in valid}
-    flat = number is not None and len(valid) > 1 and len(trained_on) == 1
+    flat = number is not None and _is_flat(valid)
     if flat:
         episodes = tuple(replace(e, flags=e.flags | {Flag.ZERO_VARIANCE}) for e in episodes)
     rewards = [episode.reward for episode in valid if episode.reward is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -99,17 +99,19 @@ def _run(following: Following, chosen: Sequence[tuple[SamplesFile, GroupSummary]
         "run": run,
         "charts": answers.charts(),
         "rows": list(_rows(chosen)),
-        "episodes": {id: answers.episode(id) for id in ids},
-        "raw": {id: raw for id in ids if (raw := _raw(answers, id))},
-        "groups": {id: answers.group(id) for id in groups},
+        "episodes": dict(_told(answers.episode, ids)),
+        "raw": dict(_told(answers.raw, ids)),
+        "groups": dict(_told(answers.group, groups)),
     }
 
 
-def _raw(answers: Answers, id: str) -> Document | None:
-    try:
-        return answers.raw(id)
-    except DataError:  # too long to show, as the page says when it is asked for
-        return None
+def _told(ask: Callable[[str], Document], ids: Iterable[str]) -> Iterator[tuple[str, Document]]:
+    """What can be told; the page says of the rest that the file does not hold it."""
+    for id in ids:
+        try:
+            yield id, ask(id)
+        except DataError:  # damaged, too long to show, or replaced meanwhile
+            continue
 
 
 def _rows(chosen: Sequence[tuple[SamplesFile, GroupSummary]]) -> Iterator[Document]:

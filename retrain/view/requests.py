@@ -12,6 +12,7 @@ from retrain.view.summary import Flag
 
 MOST_ROWS = 500
 LONGEST_WORDS = 1000
+_MOST_DIGITS = 12
 
 
 class BadRequest(ValueError):
@@ -70,7 +71,7 @@ def read_window(given: Parameters | Mapping[str, str]) -> Window:
         BadRequest: It is no window.
     """
     start, count = given.get("start", "0"), given.get("count", "100")
-    if not (start.isdecimal() and count.isdecimal()):
+    if not all(text.isdecimal() and len(text) <= _MOST_DIGITS for text in (start, count)):
         raise BadRequest(f"start and count are whole numbers, not {start!r:.20} and {count!r:.20}")
     return Window(int(start), min(int(count), MOST_ROWS), given.get("find", "") or None)
 

@@ -12,6 +12,7 @@ from retrain.errors import ConfigError
 from retrain.view.app import make_app
 from retrain.view.following import Following
 from retrain.view.runs import RunPlace
+from retrain.view.shown_runs import ShownRuns
 
 HOST = "127.0.0.1"
 """The viewer shows prompts, answers and paths: it listens on this machine only."""
@@ -21,7 +22,7 @@ _SHUTDOWN_SECONDS = 3
 class ViewServer(uvicorn.Server):
     """Serves until it is told to stop; pages that follow the run are told goodbye first."""
 
-    def __init__(self, runs: Sequence[Following], title: str, when_ready: Callable[[], None]):
+    def __init__(self, runs: ShownRuns, title: str, when_ready: Callable[[], None]):
         """Prepare.
 
         Args:
@@ -48,8 +49,7 @@ class ViewServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams of events, then the connections."""
-        for run in self._runs:
-            run.stop()
+        self._runs.stop()
         await super().shutdown(sockets)
 
 
@@ -81,6 +81,7 @@ def serve(
     title: str,
     listening: socket.socket,
     *,
+    find: Callable[[], Sequence[RunPlace]],
     when_ready: Callable[[str], None],
 ) -> None:
     """Show runs until told to stop.
@@ -89,6 +90,7 @@ def serve(
         places: The runs; the last one is read at once.
         title: What the page calls them together.
         listening: The port that was taken.
+        find: Finds the runs that there are later: stages begin one after the other.
         when_ready: Called with the page's URL once it is there.
 
     Raises:
@@ -97,7 +99,7 @@ def serve(
     url = f"http://{HOST}:{listening.getsockname()[1]}/"
     runs = [Following(place) for place in places]
     runs[-1].start()
-    server = ViewServer(runs, title, lambda: when_ready(url))
+    server = ViewServer(ShownRuns(runs, find), title, lambda: when_ready(url))
     try:
         server.run(sockets=[listening])
     finally:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from retrain.errors import DataError
 from retrain.view.documents import Document, group_document, summary_document
-from retrain.view.episode import Episode, Stream
+from retrain.view.episode import Stream
 from retrain.view.groups import GroupSummary
 from retrain.view.index import RunIndex
 from retrain.view.reading import read_episode
+from retrain.view.summary import EpisodeSummary
 
 LONGEST_TEXT = 20_000
 """Characters of one span that are shown side by side; the episode's own page shows all."""
@@ -22,13 +23,13 @@ def compare_group(index: RunIndex, id: str) -> Document:
         id: FILE@GROUP, such as "12@96".
 
     Raises:
-        DataError: There is no such group, or its file was replaced meanwhile.
+        DataError: There is no such group.
     """
     group = _find(index, id)
     shown = group.episodes[:MOST_EPISODES]
     return {
         **group_document(group),
-        "episodes": [_texts(read_episode(index, episode.id)) for episode in shown],
+        "episodes": [_told(index, episode) for episode in shown],
         "left_out": len(group.episodes) - len(shown),
     }
 
@@ -41,12 +42,19 @@ def _find(index: RunIndex, id: str) -> GroupSummary:
     raise DataError(f"{index.folder}: holds no group {id!r:.80}; it is called FILE@GROUP")
 
 
-def _texts(episode: Episode) -> Document:
-    spans = [span for stream in episode.streams for span in _spans(stream)]
+def _told(index: RunIndex, summary: EpisodeSummary) -> Document:
+    """The texts of one episode; why there are none, where it cannot be read."""
+    problem, spans = None, []
+    try:
+        episode = read_episode(index, summary.id)
+        spans = [span for stream in episode.streams for span in _spans(stream)]
+    except DataError as error:
+        problem = str(error)
     return {
-        **summary_document(episode.summary),
-        "rewards": dict(episode.summary.rewards),
+        **summary_document(summary),
+        "rewards": dict(summary.rewards),
         "spans": spans,
+        "problem": problem,
     }
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from retrain.view.episode import Author, Span, Stream
-from retrain.view.fields import Fields, column, mapping, number, objects, text, whole
+from retrain.view.fields import Fields, column, finite, mapping, number, objects, text, whole
 from retrain.view.lines import BrokenLine
 from retrain.view.mask_check import mask_faults
 from retrain.view.summary import NOTES
+
+_LONGEST_IMAGE = 300
 
 
 def read_stream(row: Fields, first_turn: int, trainer: Sequence[Any] | None = None) -> Stream:
@@ -42,7 +43,14 @@ def read_stream(row: Fields, first_turn: int, trainer: Sequence[Any] | None = No
         trainer_logprobs=_trainer(trainer, spans, prompt, len(ids)),
         spans=spans,
         exact=exact,
+        images=_images(notes),
     )
+
+
+def _images(notes: Fields) -> tuple[str, ...]:
+    """What a stream's images are called; one that stands in the row itself is cut."""
+    value = notes.get("images")
+    return tuple(str(image)[:_LONGEST_IMAGE] for image in value) if isinstance(value, list) else ()
 
 
 def _spans(turns: Iterable[Fields], turn: int, prompt: int, end: int) -> Iterable[Span]:
@@ -50,9 +58,9 @@ def _spans(turns: Iterable[Fields], turn: int, prompt: int, end: int) -> Iterabl
         yield Span(Author.PROMPT, -1, 0, prompt)
     at = prompt
     for note in turns:
-        middle = min(at + (whole(note, "output") or 0), end)
+        middle = min(at + max(0, whole(note, "output") or 0), end)
         yield _model_span(note, turn, at, middle)
-        at = min(middle + (whole(note, "env") or 0), end)
+        at = min(middle + max(0, whole(note, "env") or 0), end)
         if at > middle:
             yield Span(Author.ENVIRONMENT, turn, middle, at)
         turn += 1
@@ -63,7 +71,8 @@ def _spans(turns: Iterable[Fields], turn: int, prompt: int, end: int) -> Iterabl
 def _model_span(note: Fields, turn: int, start: int, end: int) -> Span:
     version = str(note.get("weight_version", ""))
     spans = note.get("weight_spans")
-    pairs = [pair for pair in spans if isinstance(pair, list)] if isinstance(spans, list) else []
+    listed = spans if isinstance(spans, list) else []
+    pairs = [pair for pair in listed if isinstance(pair, list) and len(pair) == 2]
     versions = tuple((count, str(name)) for count, name in pairs if isinstance(count, int))
     return Span(
         author=Author.MODEL,
@@ -114,22 +123,16 @@ def _sampled(
     for span in spans:
         if span.author is Author.MODEL:
             values = logprobs[span.start - prompt : span.end - prompt]
-            found[span.start : span.end] = [_finite(value) for value in values]
+            found[span.start : span.end] = [finite(value) for value in values]
     return tuple(found)
 
 
 def _trainer(
     logprobs: Sequence[Any] | None, spans: Sequence[Span], prompt: int, length: int
 ) -> tuple[float | None, ...]:
-    if logprobs is None or len(logprobs) != length - prompt:
+    if not isinstance(logprobs, Sequence) or len(logprobs) != length - prompt:
         return (None,) * length
     return _sampled(logprobs, spans, prompt)
-
-
-def _finite(value: Any) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if math.isfinite(value) else None
 
 
 def turn_count(row: Fields) -> int:

@@ -48,6 +48,7 @@ class EpisodeSummary:
         iteration: The iteration; 0 is before training.
         group: The group's number in the run; None where it is not known.
         slot: Which sample of its group, from 0.
+        agent: Whose episode of a match it is; None where the environment has one agent.
         task_id: The task's id, or the beginning of the prompt where it has none; at most 300
             characters.
         status: How it ended, in slime's words.
@@ -73,6 +74,7 @@ class EpisodeSummary:
     iteration: int
     group: int | None
     slot: int
+    agent: str | None
     task_id: str
     status: str
     stop_reason: str | None
@@ -126,6 +128,7 @@ def summarise(id: str, split: str, iteration: int, place: Place, row: Fields) ->
         iteration=iteration,
         group=whole(row, "group_index"),
         slot=whole(mapping(row, "seed"), "sample_index") or 0,
+        agent=agent[:_LONGEST_NAME] if (agent := _agent(notes)) else None,
         task_id=(text(row, "task_id") or _prompt_text(row)[:_PREVIEW])[:_LONGEST_NAME],
         status=status,
         stop_reason=text(row, "stop_reason"),
@@ -163,6 +166,10 @@ def _success(turns: list[Fields]) -> float | None:
         return None
     said = mapping(turns[-1], "info").get("success")
     return float(said) if isinstance(said, bool) else number(mapping(turns[-1], "info"), "success")
+
+
+def _agent(notes: Fields) -> str | None:
+    return text(mapping(notes, "trajectory"), "agent")
 
 
 def _seconds(notes: Fields) -> float:

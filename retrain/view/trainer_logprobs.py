@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from retrain.errors import DataError
 from retrain.report.trainer_logprobs import read_trainer_logprobs
 from retrain.view.fields import Fields, mapping, whole
 from retrain.view.scan import SamplesName
@@ -17,8 +18,8 @@ def trainer_logprobs(
 ) -> list[Sequence[Any] | None]:
     """[rows][R] the trainer's logprobs of each row's response; None where they are not known.
 
-    Raises:
-        DataError: A row of them is damaged.
+    A row of them that is damaged, as a killed process leaves one, counts as not known: the episode
+    itself is whole.
     """
     if name.split != "train":
         return [None] * len(rows)
@@ -28,4 +29,9 @@ def trainer_logprobs(
 def _of_row(folder: Path, iteration: int, row: Fields) -> Sequence[Any] | None:
     index = whole(row, "index")
     segment = whole(mapping(mapping(row, "metadata"), NOTES), "segment") or 0
-    return None if index is None else read_trainer_logprobs(folder, iteration, index, segment)
+    if index is None:
+        return None
+    try:
+        return read_trainer_logprobs(folder, iteration, index, segment)
+    except DataError:
+        return None

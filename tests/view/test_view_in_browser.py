@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def url(folder: Path) -> AsyncIterator[str]:
+@asynccontextmanager
+async def served(folder: Path) -> AsyncIterator[str]:
     arguments = ("-m", "retrain", "view", str(folder), "--json", "--no-browser")
     server = await asyncio.create_subprocess_exec(
         sys.executable, *arguments, stdout=asyncio.subprocess.PIPE
@@ -53,6 +54,12 @@ async def url(folder: Path) -> AsyncIterator[str]:
     yield json.loads(await server.stdout.readline())["url"]
     server.terminate()
     await server.wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def url(folder: Path) -> AsyncIterator[str]:
+    async with served(folder) as address:
+        yield address
 
 
 async def opened(page: Page, url: str, view: str = "") -> Page:
@@ -128,6 +135,60 @@ async def test_an_address_that_is_pasted_is_followed(page: Page, url: str) -> No
     assert page.complaints == []
 
 
+async def test_going_back_brings_the_episode_into_sight(page: Page, url: str) -> None:
+    await opened(page, url, "sample=5.1")
+    chosen = "document.querySelector('[aria-selected=true]')?.dataset.id"
+    await page.until(f"{chosen} === '5.1'")
+    await page.run("history.pushState(null, '', '#sample=eval-0.2')")
+    await page.run("history.pushState(null, '', '#sample=1.1'); history.back()")
+    await page.until(f"{chosen} === 'eval-0.2'")
+    await page.press("k")
+    await page.until("location.hash.includes('sample=eval-0.1')")
+    assert page.complaints == []
+
+
+async def test_an_address_of_names_that_objects_have_does_no_harm(page: Page, url: str) -> None:
+    await opened(page, url, "sample=1.1&colour=__proto__&pane=constructor&view=toString")
+    await page.until("document.querySelectorAll('.t.trained').length")
+    await page.run("location.hash = 'sample=__proto__'")
+    await page.until("document.querySelector('#episode [role=alert]')?.innerText.includes('FILE')")
+    await page.open(f"{url}#flags=nothing")
+    await page.until("document.querySelector('#list .nothing')?.innerText.includes('nothing')")
+
+
+async def test_a_button_keeps_the_focus_when_it_is_drawn_anew(page: Page, url: str) -> None:
+    await opened(page, url, "sample=1.1")
+    for name in ("failed", "curves"):
+        button = f"document.querySelector('[data-value={name}]')"
+        await page.until(f"!!{button}")
+        await page.run(f"{button}.focus(), {button}.click()")
+        await page.until(f"{button}.ariaPressed === 'true'")
+        assert await page.run("document.activeElement.dataset.value") == name
+
+
+async def test_a_page_that_is_not_seen_keeps_no_connection(page: Page, url: str) -> None:
+    await opened(page, url, "sample=1.1")
+    await page.run("EventSource.prototype.close = () => { window.ended = true; }")
+    await page.run("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    await page.run("document.dispatchEvent(new Event('visibilitychange'))")
+    assert await page.run("window.ended")
+
+
+async def test_a_file_that_is_gone_is_told_of_where_its_rows_were_asked_for(
+    page: Page, url: str, folder: Path
+) -> None:
+    await opened(page, url, "sample=2.1")
+    await page.until(f"{SHOWN} === 'sum-1'")
+    path, aside = folder / "samples" / "2.jsonl", folder / "aside"
+    path.rename(aside)  # as a resume does it
+    await page.until(f"{COUNT} === '20 episodes'")
+    await page.press("r")
+    await page.until("document.querySelector('.body [role=alert]')?.innerText.includes('2.1')")
+    assert await page.run(SHOWN) == "sum-1"
+    aside.rename(path)
+    await page.until(f"{COUNT} === '28 episodes'")
+
+
 async def test_the_keys_walk_through_the_list(page: Page, url: str) -> None:
     await opened(page, url, "file=1&order=run")
     await page.until(f"{COUNT} === '8 episodes'")
@@ -187,3 +248,23 @@ async def test_the_page_follows_a_run_that_goes_on(page: Page, url: str, folder:
     write_iteration(folder, 7, varied(93, task="fresh"))
     await page.until(f"{last} === {points + 1}")
     assert page.complaints == []
+
+
+async def test_a_stage_that_begins_while_the_page_is_open_appears(
+    page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "config.yaml").write_text("stages: []\n")
+    async with served(tmp_path) as address:
+        page.complaints.clear()
+        await page.open(address)
+        await page.until("document.querySelector('#bar .live')")
+        write_iteration(tmp_path / "stages" / "sft", 1, varied(0, task="first"))
+        await page.until(f"{COUNT} === '4 episodes'")
+        await page.press("j")
+        await page.until(f"{SHOWN} === 'first'")
+        write_iteration(tmp_path / "stages" / "grpo", 1, varied(1), varied(2))
+        await page.until("document.querySelector('[data-value=grpo]')")
+        assert await page.run("document.querySelector('[data-value=sft]').ariaPressed") == "true"
+        assert await page.run(SHOWN) == "first", "what is shown stays"
+        await page.click("[data-value=grpo]", until=f"{COUNT} === '8 episodes'")
+        assert page.complaints == []

@@ -107,3 +107,14 @@ def test_a_broken_row_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
     tail.read()
     assert [row.iteration for row in tail.rows] == [1, 2]
     assert [", line 2:" in tail.problems[0], ", line 3:" in tail.problems[1]] == [True, True]
+
+
+def test_agents_are_drawn_apart_by_what_is_measured() -> None:
+    found = rows(
+        agent__black__reward=lambda n: 1.0,
+        agent__white__reward=lambda n: 0.0,
+        agent__white__turns=lambda n: 3.0,
+    )
+    assert {chart.title: set(chart.lines) for chart in charts(found)} == {
+        "Reward by agent": {"agent/black/reward", "agent/white/reward"}
+    }

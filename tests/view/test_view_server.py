@@ -11,6 +11,7 @@ from retrain.view.app import make_app
 from retrain.view.assets import asset_names, read_asset
 from retrain.view.following import Following
 from retrain.view.runs import RunPlace
+from retrain.view.shown_runs import ShownRuns
 
 LOCAL = "http://127.0.0.1:1234"
 OTHERS = ("index.html", "main.js")
@@ -25,7 +26,7 @@ def followed(folder: Path) -> Following:
 @pytest.fixture
 async def page(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     following = followed(write_run(tmp_path))
-    transport = httpx.ASGITransport(make_app([following], title="calculator"))
+    transport = httpx.ASGITransport(make_app(ShownRuns([following]), title="calculator"))
     async with httpx.AsyncClient(transport=transport, base_url=LOCAL) as client:
         yield client
     following.stop()
@@ -146,7 +147,7 @@ async def test_numbers_that_json_lacks_are_null(tmp_path: Path) -> None:
     write_iteration(tmp_path, 1, [episode(turn("x"), task=HOSTILE)])
     path = tmp_path / "samples" / "1.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"level":1', b'"level":NaN'))
-    app = make_app([followed(tmp_path)], title="t")
+    app = make_app(ShownRuns([followed(tmp_path)]), title="t")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=LOCAL) as client:
         answer = await client.get("/api/episode/run/1.1")
     assert json.loads(answer.content)["metadata"] == {"level": None}
@@ -160,7 +161,7 @@ async def test_ten_megabytes_reach_the_page_in_bounds(
     failed = {"error": EpisodeError(Boundary.TOOL, megabytes), "task": megabytes}
     write_iteration(tmp_path, 1, [episode(turn("long " * 40), **failed)])
     monkeypatch.setattr("retrain.view.documents.MOST_TOKENS", 100)
-    app = make_app([followed(tmp_path)], title="t")
+    app = make_app(ShownRuns([followed(tmp_path)]), title="t")
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=LOCAL) as client:
         listed = await client.get("/api/list/run")
         one = (await client.get("/api/episode/run/1.1")).json()

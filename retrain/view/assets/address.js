@@ -5,6 +5,10 @@ const DEFAULTS = {
   run: "", view: "samples", sample: "", token: "", pane: "conversation", colour: "mask",
   flags: "", words: "", least: "", most: "", file: "", split: "", order: "newest",
 };
+const CHOICES = {
+  view: ["samples", "curves"], pane: ["conversation", "group", "raw"],
+  colour: ["mask", "logprob", "difference", "weights", "segment"],
+};
 export const QUERY = ["flags", "words", "least", "most", "file", "split", "order"];
 
 const listeners = new Set();
@@ -16,6 +20,9 @@ function read() {
   const found = Object.fromEntries(
     Object.entries(DEFAULTS).map(([name, value]) => [name, given.get(name) ?? value]),
   );
+  for (const [name, values] of Object.entries(CHOICES)) {
+    if (!values.includes(found[name])) found[name] = DEFAULTS[name];
+  }
   if (!runs.includes(found.run)) found.run = runs.at(-1) ?? found.run;
   return found;
 }
@@ -24,6 +31,13 @@ function read() {
 export function setRuns(names) {
   runs = names;
   current = read();
+}
+
+/** Say that there are other runs now: what is shown stays, unless its run is gone. */
+export function changeRuns(names) {
+  runs = names;
+  if (names.includes(current.run)) go({});
+  else go({ run: names.at(-1), sample: "", file: "", split: "", token: "" });
 }
 
 /** What is shown now. */

@@ -8,8 +8,8 @@ import { count } from "./numbers.js";
 
 const THEMES = { light: "dark", dark: "light" };
 
-/** The bar; `update` shows what the run says of itself now. */
-export function makeBar(bar, notices, { title, runs }, live, help) {
+/** The bar of {title, runs}; `update` shows what the run says of itself now. */
+export function makeBar(bar, notices, known, live, help) {
   let run = null;
 
   function lost() {
@@ -21,8 +21,8 @@ export function makeBar(bar, notices, { title, runs }, live, help) {
     run = document;
     const now = at();
     show(bar,
-      h("h1", {}, h("span", { class: "brand" }, "retrain"), oneLine(title)),
-      runs.length > 1 ? choice("Stage", runs.map((name) => [name, oneLine(name), "A stage of the run"]), now.run, (name) =>
+      h("h1", {}, h("span", { class: "brand" }, "retrain"), oneLine(known.title)),
+      known.runs.length > 1 ? choice("Stage", known.runs.map((name) => [name, oneLine(name), "A stage of the run"]), now.run, (name) =>
         go({ run: name, sample: "", file: "", split: "", token: "" }, true)) : null,
       choice("View", [["samples", "Episodes", "Episodes"], ["curves", "Curves", "Curves (v)"]], now.view, (view) => go({ view }, true)),
       h("span", { class: "space" }),
@@ -81,7 +81,8 @@ export function setTheme(theme) {
 export function firstTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   try {
-    return localStorage.getItem("retrain-theme") ?? system;
+    const kept = localStorage.getItem("retrain-theme") ?? system;
+    return Object.hasOwn(THEMES, kept) ? kept : system;
   } catch {
     return system;
   }

@@ -27,8 +27,8 @@ export function chart(given, open) {
 function scales(lines) {
   const xs = lines.flatMap((line) => line.iterations);
   const ys = lines.flatMap((line) => line.values);
-  const [left, right] = [Math.min(...xs), Math.max(...xs)];
-  const ticks = niceTicks(Math.min(...ys), Math.max(...ys));
+  const [left, right] = ends(xs);
+  const ticks = niceTicks(...ends(ys));
   const [low, high] = [ticks[0], ticks.at(-1)];
   const inWidth = WIDTH - EDGE.left - EDGE.right;
   const inHeight = HEIGHT - EDGE.top - EDGE.bottom;
@@ -38,6 +38,11 @@ function scales(lines) {
     y: (value) => HEIGHT - EDGE.bottom - (inHeight * (value - low)) / (high - low || 1),
     iteration: (x) => left + ((x - EDGE.left) / inWidth) * (right - left),
   };
+}
+
+/** The least and the greatest value; a call's arguments would not hold a long list. */
+function ends(values) {
+  return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
 }
 
 /** Three to six round values around a range: steps of 1, 2 or 5 times a power of ten. */

@@ -26,8 +26,10 @@ function column(one, here) {
         onclick: () => go({ sample: one.id, pane: "conversation", token: "" }, true),
       }, `${one.slot + 1}`),
       h("b", { class: `number ${tone(one.reward)}` }, ` ${signed(one.reward)} `),
+      one.agent === null ? null : h("span", { class: "quiet" }, `${oneLine(one.agent)} `),
       h("span", { class: "quiet number" }, `advantage ${signed(one.advantage)} · ${count(one.tokens)} tokens `),
       one.flags.filter((flag) => flag !== "zero-variance").map((flag) => h("span", { class: `flag ${flag}` }, flag))),
+    one.problem === null ? null : h("p", { class: "fault" }, oneLine(one.problem)),
     one.spans.map((span) => h("pre", { class: `said mono ${span.author}` },
       growing(span.text.replace(/^\n+/, ""), 3000), span.cut ? h("span", { class: "quiet" }, ` … ${count(span.cut)} more characters`) : null)));
 }

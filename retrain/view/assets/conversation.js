@@ -19,6 +19,7 @@ export function conversation(episode, watcher) {
     inexact ? h("p", { class: "fault" }, "This run did not record which token wrote which characters: each stretch shows its text on its first token.") : null,
     ...episode.streams.flatMap((stream, place) => [
       several ? h("p", { class: "segment-head" }, `Segment ${place + 1} of ${episode.streams.length}: the history was rewritten here`) : null,
+      stream.images.length ? details(stream.images.length === 1 ? "1 image" : `${count(stream.images.length)} images`, stream.images) : null,
       ...stream.spans.map((span) => block(episode, place, span, watcher)),
       stream.left_out ? h("p", { class: "fault" }, `${count(stream.left_out)} more tokens are not shown.`) : null,
     ]),

@@ -25,11 +25,20 @@ function fill(element, given) {
   }
 }
 
-/** Put children in place of what an element holds. */
+/** Put children in place of what an element holds; the button that had the focus keeps it. */
 export function show(element, ...children) {
+  const focused = document.activeElement;
+  const name = element.contains(focused) && focused.matches("button") ? nameOf(focused) : null;
   element.replaceChildren(
     ...children.flat().filter((child) => child !== null && child !== undefined),
   );
+  if (name === null) return;
+  const same = [...element.querySelectorAll("button")].find((button) => nameOf(button) === name);
+  same?.focus({ preventScroll: true });
+}
+
+function nameOf(button) {
+  return button.dataset.value ?? button.getAttribute("aria-label");
 }
 
 /** A group of buttons of which one is pressed. */

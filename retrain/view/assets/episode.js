@@ -43,7 +43,7 @@ export function makeEpisode(element, tip, source) {
     } catch (error) {
       if (now !== asked) return;
       episode = null;
-      show(element, h("p", { class: "nothing", role: "alert" }, ...inert(error.message)));
+      show(element, refused(error));
     }
   }
 
@@ -52,7 +52,7 @@ export function makeEpisode(element, tip, source) {
     showTools();
     const { pane, run } = at();
     const mine = episode;
-    const content = await contentOf(pane, run, mine);
+    const content = await contentOf(pane, run, mine).catch(refused);
     if (mine !== episode || pane !== at().pane) return;
     show(body, content);
     const here = body.querySelector("article.here");
@@ -63,7 +63,7 @@ export function makeEpisode(element, tip, source) {
     openToken(body, at().token, (chunk) => fillChunk(chunk, episode));
   }
 
-  function contentOf(pane, run, mine) {
+  async function contentOf(pane, run, mine) {
     if (pane === "group") return showGroup(source, run, mine);
     if (pane === "raw") return raw(source, run, mine.id);
     return conversation(mine, watcher);
@@ -80,7 +80,7 @@ export function makeEpisode(element, tip, source) {
 
   function keyRow(colour) {
     if (colour === "difference" && episode.streams.every((stream) => stream.trainer === null)) {
-      return h("span", { class: "quiet" }, "this run did not record the trainer's logprobs of it");
+      return h("span", { class: "quiet" }, "this run did not record the trainer's logprobs of it, or the row of them is damaged");
     }
     return h("span", { class: "keys" }, keyOf(colour, episode).map(([shade, text]) =>
       h("span", { class: "key" }, h("span", { class: `t mono ${shade}` }, "token"), ...inert(text))));
@@ -102,6 +102,10 @@ export function makeEpisode(element, tip, source) {
     }
   });
   return { load, current: () => episode };
+}
+
+function refused(error) {
+  return h("p", { class: "nothing", role: "alert" }, ...inert(error.message));
 }
 
 async function raw(source, run, sample) {

@@ -69,7 +69,7 @@ function chip(flag, n, chosen) {
   const flags = new Set(chosen.split(",").filter(Boolean));
   const pressed = flags.has(flag);
   return h("button", {
-    type: "button", "aria-pressed": String(pressed), disabled: n === 0 && !pressed,
+    type: "button", dataset: { value: flag }, "aria-pressed": String(pressed), disabled: n === 0 && !pressed,
     onclick: () => {
       if (pressed) flags.delete(flag);
       else flags.add(flag);

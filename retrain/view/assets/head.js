@@ -28,6 +28,7 @@ function factRow(episode) {
     ["Tokens", count(episode.tokens)],
     ["Trained on", count(episode.trained)],
     ["Sample", `${episode.id} · ${where} · slot ${episode.slot + 1}`],
+    ...(episode.agent === null ? [] : [["Agent", episode.agent]]),
   ];
   return h("dl", { class: "facts-row" }, facts.map(([name, value, kind]) =>
     h("div", {}, h("dt", {}, name), h("dd", { class: `number ${kind ?? ""}` }, oneLine(value)))));
@@ -52,7 +53,7 @@ function rewards(episode) {
   const rows = parts.map(([name, value]) => {
     const bar = h("i", { class: value < 0 ? "minus" : "" });
     bar.style.width = `${(100 * Math.abs(value)) / most}%`;
-    const normalised = name in episode.normalised ? ` → ${trimmed(episode.normalised[name])}` : "";
+    const normalised = Object.hasOwn(episode.normalised, name) ? ` → ${trimmed(episode.normalised[name])}` : "";
     return h("div", { class: "component" }, h("span", {}, oneLine(name)),
       h("span", { class: "bar" }, bar), h("b", { class: "number" }, signed(value) + normalised));
   });

@@ -3,6 +3,7 @@
 
 import { at, go, listen, QUERY } from "./address.js";
 import { h } from "./dom.js";
+import { oneLine } from "./inert.js";
 import { row } from "./list_rows.js";
 import { count } from "./numbers.js";
 
@@ -33,11 +34,20 @@ export function makeList(element, counter, source) {
     asked.add(page);
     const now = generation;
     const wanted = { ...query(), ...more, start: page * PAGE, count: PAGE };
-    const answer = await source.list(at().run, wanted).catch(() => null);
+    const answer = await source.list(at().run, wanted).catch((error) => ({ error }));
     asked.delete(page);
-    if (answer === null || now !== generation) return null;
+    if (now !== generation) return null;
+    if (answer.error) {
+      if (!total) refuse(answer.error);
+      return null;
+    }
     keep(page, answer);
     return answer;
+  }
+
+  function refuse(error) {
+    empty.hidden = false;
+    empty.textContent = oneLine(error.message);
   }
 
   function keep(page, answer) {
@@ -95,7 +105,7 @@ export function makeList(element, counter, source) {
 
   /** Ask for everything again, and go to an episode where the list has it. */
   async function reload({ keepPlace = false } = {}) {
-    const find = revealed === at().sample ? "" : at().sample;
+    const find = at().sample;
     const before = total;
     generation += 1;
     asked.clear();
@@ -106,7 +116,9 @@ export function makeList(element, counter, source) {
     else if (element.scrollTop > 0 && at().order === "newest") {
       element.scrollTop += (total - before) * ROW; // what is new stands above
     }
-    if (answer && answer.found >= 0) reveal(answer.found, find);
+    if (!answer || answer.found < 0 || find !== at().sample) return;
+    if (revealed === find) cursor = answer.found;
+    else reveal(answer.found, find);
   }
 
   function reveal(place, id) {
@@ -139,7 +151,10 @@ export function makeList(element, counter, source) {
       cursor = -1;
       revealed = "";
       reload();
-    } else if (changed.has("sample")) paint();
+    } else if (changed.has("sample")) {
+      paint();
+      if (at().sample && at().sample !== revealed) reload({ keepPlace: true }); // Back, or a link
+    }
   });
   return { reload, step, version: () => version };
 }

@@ -50,6 +50,7 @@ function sampleRow(sample, chosen) {
   },
     h("span", { class: `reward number ${tone(sample.reward)}` }, signed(sample.reward)),
     sample.lone ? h("span", { class: "task" }, oneLine(sample.task.slice(0, 24))) : null,
+    sample.agent === null ? null : h("span", { class: "quiet", title: "agent" }, oneLine(sample.agent.slice(0, 16))),
     h("span", { class: "grow preview mono" }, oneLine(sample.preview)),
     sample.flags.filter((flag) => flag !== "zero-variance").map((flag) =>
       h("span", { class: `flag ${flag}` }, flag)),

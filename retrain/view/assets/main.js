@@ -1,6 +1,6 @@
 // The page: puts its parts together, and tells them when the run has something new.
 
-import { at, listen, setRuns } from "./address.js";
+import { at, changeRuns, listen, setRuns } from "./address.js";
 import { firstTheme, makeBar, setTheme } from "./bar.js";
 import { makeCurves } from "./curves.js";
 import { calmly, h, show } from "./dom.js";
@@ -30,6 +30,12 @@ async function start() {
 
   let close = () => undefined;
   const refresh = calmly(150, async () => {
+    const { runs } = await source.runs().catch(() => known);
+    if (runs.length && runs.join("/") !== known.runs.join("/")) {
+      known.runs = runs;
+      changeRuns(runs);
+      bar.update();
+    }
     const run = await source.run(at().run).catch(bar.lost);
     if (run?.name !== at().run) return;
     bar.update(run);

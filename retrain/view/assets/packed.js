@@ -7,7 +7,8 @@ export function packedSource(packed) {
     for (const row of run.rows) if (row.kind === "sample") row.words = wordsOf(row, run.episodes[row.id]);
   }
   const answer = async (run, part, id) => {
-    const found = runs.get(run)?.[part]?.[id];
+    const held = runs.get(run)?.[part] ?? {};
+    const found = Object.hasOwn(held, id) ? held[id] : null;
     if (!found) throw new Error(`this file does not hold ${id}; look at the run folder for it`);
     return found;
   };
@@ -25,8 +26,8 @@ export function packedSource(packed) {
 }
 
 function wordsOf(row, episode) {
-  const texts = episode.streams.map((stream) => stream.texts.join(""));
-  return [row.task, ...texts, episode.error.reason ?? ""].join("\n").toLowerCase();
+  const texts = (episode?.streams ?? []).map((stream) => stream.texts.join(""));
+  return [row.task, ...texts, episode?.error.reason ?? ""].join("\n").toLowerCase();
 }
 
 function window(rows, query) {

@@ -12,7 +12,7 @@ export const COLOURINGS = [
 ];
 
 /** How one token is shaded: `token` as `tokenAt` gives it. */
-export const SHADES = {
+const SHADES = {
   mask: (token) => (token.mask ? "trained" : token.sampled ? "skipped" : "given"),
   logprob: (token) => (token.logprob === null ? "given" : lowShade(Math.exp(token.logprob))),
   difference: (token) => {
@@ -24,6 +24,11 @@ export const SHADES = {
   weights: (token) => (token.version === null ? "given" : kind(token.versionPlace)),
   segment: (token) => kind(token.stream),
 };
+
+/** The shading of a colouring; that of the mask where there is none of the name. */
+export function shadeOf(colouring) {
+  return Object.hasOwn(SHADES, colouring) ? SHADES[colouring] : SHADES.mask;
+}
 
 function lowShade(probability) {
   const step = LOW.filter((least) => probability < least).length;

@@ -19,17 +19,33 @@ function servedSource() {
 }
 
 async function ask(url) {
-  const answer = await fetch(url);
-  const document = await answer.json();
+  const answer = await fetch(url).catch(() => {
+    throw new Error("the server does not answer");
+  });
+  const document = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(document.error ?? `the server answers ${answer.status}`);
   return document;
 }
 
 function follow(url, changed, lost) {
-  const events = new EventSource(url); // it tries again by itself
-  events.addEventListener("error", lost);
-  events.addEventListener("change", changed);
-  return () => events.close();
+  let events = null;
+  const close = () => {
+    events?.close();
+    events = null;
+  };
+  const open = () => {
+    close();
+    if (document.hidden) return; // a browser keeps six connections for all tabs together
+    events = new EventSource(url); // it tries again by itself
+    events.addEventListener("error", lost);
+    events.addEventListener("change", changed);
+  };
+  document.addEventListener("visibilitychange", open);
+  open();
+  return () => {
+    document.removeEventListener("visibilitychange", open);
+    close();
+  };
 }
 
 /** The page's data. */

@@ -4,7 +4,7 @@
 import { at } from "./address.js";
 import { h } from "./dom.js";
 import { growing, inert, isPlain } from "./inert.js";
-import { SHADES } from "./shades.js";
+import { shadeOf } from "./shades.js";
 
 const CHUNK = 400; // tokens, up to the next line break
 const LONGEST_CHUNK = 1600;
@@ -67,7 +67,7 @@ export function fillChunk(chunk, episode) {
   if (chunk.dataset.filled) return;
   chunk.dataset.filled = "1";
   const stream = Number(chunk.dataset.stream);
-  const shade = SHADES[at().colour] ?? SHADES.mask;
+  const shade = shadeOf(at().colour);
   const elements = [];
   for (let place = Number(chunk.dataset.start); place < Number(chunk.dataset.end); place += 1) {
     elements.push(tokenElement(tokenAt(episode, stream, place), shade));
@@ -95,7 +95,7 @@ function tokenClass(token, shade) {
 export function shadeChunk(chunk, episode) {
   if (!chunk.dataset.filled) return;
   const stream = Number(chunk.dataset.stream);
-  const shade = SHADES[at().colour] ?? SHADES.mask;
+  const shade = shadeOf(at().colour);
   for (const element of chunk.children) {
     const pinned = element.classList.contains("pinned");
     element.className = tokenClass(tokenAt(episode, stream, Number(element.dataset.at)), shade);
