@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrain.errors import DataError, RunFolderError
+from retrain.report.jsonl import ends_torn
 
 TRAINER_LOGPROBS = "trainer_logprobs"
 """The folder's name in a run folder."""
@@ -51,7 +52,8 @@ def write_trainer_logprobs(run_dir: Path, iteration: int, rows: Iterable[Trainer
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("ab") as file:
-            file.write(b"".join(map(_encoded, rows)))
+            parted = b"\n" if ends_torn(path) else b""  # a killed run may have left half a row
+            file.write(parted + b"".join(map(_encoded, rows)))
     except OSError as error:
         raise RunFolderError(f"{path}: cannot be written: {error.strerror or error}") from error
 
