@@ -4,6 +4,8 @@ python -m examples.matching.prepare
 
 The demonstrated player asks about few pairs or about none, and then proposes what is best on what
 it knows; when it is rejected it asks once more. How often it asks says nothing about the board.
+Before a proposal it writes down what it knows and what each assignment is worth by that: a tiny
+model learns to copy and to add, one step a token, but not to do all of it at once.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ QUESTIONS = (0, 0, 0, 1, 1, 1, 2, 2, 3, 4)
 """How many questions a demonstration begins with: one of these, 1.4 on average."""
 
 MAX_TURNS = 8
-PARTNER = {"demand": 0.6}
+PARTNER = {"demand": 0.5}
 """The partner's settings, those of config.yaml."""
 
 
@@ -47,7 +49,7 @@ async def demonstrate(number: int, board: Board, seed: int) -> dict[str, Any]:
     row = game_row(number, board, "scores")
     environment = MatchingEnvironment(max_turns=MAX_TURNS, partner_config=PARTNER)
     await environment.reset(Task(str(number), row["prompt"], metadata=row), seed=number)
-    player = Asker(board.view(0), questions, SMALL.unseen)
+    player = Asker(board.view(0), questions, SMALL.unseen, thinks=True)
     said = [{"role": "user", "content": row["prompt"]}]
     heard: str | None = None
     while True:
@@ -78,7 +80,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE)
     parser.add_argument("--train", type=int, default=2000, help="games to train on")
     parser.add_argument("--heldout", type=int, default=200, help="held-out games")
-    parser.add_argument("--demonstrations", type=int, default=16000)
+    parser.add_argument("--demonstrations", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     for name, split, count in (
