@@ -44,8 +44,8 @@ class TorchBackend:
     def export(self, run: Path, to: Path) -> Path:
         """Write the newest Hugging Face weights of a run; adapters are merged into their base."""
         self._require_packages()
+        from backends.local.exporting import export_weights
         from backends.torch.checkpoint_state import newest_checkpoint
-        from backends.trl.exporting import export_weights
         from retrain.report.run_folder import CHECKPOINTS
 
         newest = newest_checkpoint(run / CHECKPOINTS)

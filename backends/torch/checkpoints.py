@@ -24,7 +24,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from backends.torch.checkpoint_state import KIND, MARKER, folder_name
+from backends.local.checkpoints import MARKER, folder_name
+from backends.torch.checkpoint_state import KIND
 from backends.torch.hf_weights import load_weights, write_weights
 from backends.torch.ranks import Ranks
 from retrain.errors import DataError

@@ -84,7 +84,7 @@ def prepare_model(model: Any, section: ModelConfig, *, dropout: bool) -> Any:
     if section.peft is not None:
         from peft import get_peft_model
 
-        from backends.trl.adapters import keep_in_float32, lora_config
+        from backends.local.adapters import keep_in_float32, lora_config
 
         model = get_peft_model(model, lora_config(section.peft))
         keep_in_float32(model, section.peft)

@@ -202,8 +202,8 @@ def _model_fault(folder: Path) -> str | None:
 def _adapters(config: RunConfig) -> list[Problem]:
     if config.model.peft is None:
         return []
-    from backends.trl.adapters import adapter_problems
-    from backends.trl.outline import read_outline
+    from backends.local.adapters import adapter_problems
+    from backends.local.outline import read_outline
 
     return adapter_problems(config, read_outline(config.model))
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
+from backends.local.checkpoints import run_shape
 from backends.recorder import Recorder
 from backends.torch.bridged import HeldOut
 from backends.torch.protocol import Metrics
 from backends.torch.pytorch import PyTorchTrainingBackend
-from retrain.model_files import model_structure
 
 TakeState = Callable[[], Awaitable[Mapping[str, Any]]]
 """Gives what a resume needs besides the backend's own files."""
@@ -59,21 +59,3 @@ class RunWatch:
         state = await self.state()
         step = self.backend.step
         await self.backend.save_checkpoint(step, metrics, state=state, shape=run_shape(self.plan))
-
-
-def run_shape(plan: Plan) -> dict[str, Any]:
-    """What of a run must stay the same over a resume, or its steps and tasks mean something else.
-
-    The algorithm, the group size, the sizes of batches and the model's structure; how long it
-    trains may change.
-    """
-    hyper = plan.config.algorithm.hyperparameters
-    structure = model_structure(plan.config)
-    return {
-        "algorithm.name": plan.config.algorithm.name,
-        "rollout_batch_size": hyper.rollout_batch_size,
-        "n_samples_per_prompt": hyper.n_samples_per_prompt,
-        "global_batch_size": hyper.global_batch_size,
-        "optimizer steps per iteration": plan.sizes["optimizer_steps_per_iteration"],
-        **{f"model: {name}": value for name, value in structure.items()},
-    }

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,35 +11,27 @@ import torch
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
+from backends.local.checkpoints import Checkpoint, run_shape
+from backends.local.exporting import ADAPTER, MODEL, merge_adapter, writing
+from backends.local.recording import STOPPING, recording, require_own_model
 from backends.recorder import RunRecorder
 from backends.torch.assembling import make_training_backend
 from backends.torch.checkpoint_state import newest_checkpoint
 from backends.torch.passes import LossNotFinite
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.run_watch import run_shape
 from backends.torch.training import Run, train_rl, train_sft
-from backends.trl.adapters import require_same_adapter
-from backends.trl.checkpoints import Checkpoint, require_same_model
-from backends.trl.exporting import ADAPTER, MODEL, merge_adapter, set_aside, writing
 from bridges.demonstrations import demonstration_samples
 from retrain.compose import Composition, compose, make_tasks
-from retrain.config import dump_config, redact
 from retrain.engine.transformers_memory import is_out_of_memory
 from retrain.errors import BackendFailure, RetrainError
 from retrain.model_files import load_tokenizer
-from retrain.report.progress import make_progress
 from retrain.report.result import RunResult
-from retrain.report.run_folder import CHECKPOINTS, CONFIG, EVENTS, PLAN, RunFolder
+from retrain.report.run_folder import CHECKPOINTS, EVENTS
 from retrain.report.samples import write_samples
 from retrain.rollout.state_file import require_same_shape
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
 from retrain.types import Task
-
-BEGINNING = -1
-"""Before iteration 0, which is the evaluation before training."""
-
-STOPPING = "stopping after this iteration, with a checkpoint; press Ctrl-C again to stop now"
 
 FAILED = "failed"
 """Folder of a run that holds the samples that a loss of NaN came from."""
@@ -73,7 +63,9 @@ def run_plan(plan: Plan, *, resume: bool) -> RunResult:
     with ExitStack() as stack:
         loop = stack.enter_context(EventLoopThread())
         parts = _prepare(plan, loop, stack)
-        recorder = stack.enter_context(_recording(plan, parts.composition, resume=resume))
+        recorder = stack.enter_context(
+            recording(plan, parts.composition, _checkpoint, resume=resume)
+        )
         interrupt = stack.enter_context(GracefulInterrupt(lambda: recorder.note(STOPPING)))
         checkpoint = _checkpoint(plan) if resume else None
         if checkpoint is not None:
@@ -106,35 +98,10 @@ async def _demonstrations(composition: Composition, tasks: Sequence[Task]) -> li
     return await demonstration_samples(tasks, composition.renderer, environment.limits, tools)
 
 
-@contextmanager
-def _recording(plan: Plan, composition: Composition, *, resume: bool) -> Iterator[RunRecorder]:
-    """Open the run folder, and go back to its checkpoint."""
-    config = plan.config
-    with RunFolder.create(config.output_dir, resume=resume) as folder:
-        checkpoint = _checkpoint(plan) if resume else None
-        done = BEGINNING if checkpoint is None else checkpoint.step // _steps(plan)
-        if resume:
-            folder.rewind(done)
-            set_aside(config.output_dir)
-        folder.write_text(CONFIG, dump_config(config))
-        folder.write_text(PLAN, json.dumps(redact(plan.arguments), indent=2) + "\n")
-        recorder = RunRecorder(folder, make_progress(), composition.renderer.decode)
-        try:
-            recorder.progress.start(plan.sizes["iterations"], config.title, completed=max(done, 0))
-            yield recorder
-        except (RuntimeError, OSError, ValueError):
-            folder.log_event(traceback.format_exc())
-            raise
-        finally:
-            recorder.progress.stop()
-            recorder.close()
-
-
 def _checkpoint(plan: Plan) -> Checkpoint | None:
     checkpoint = newest_checkpoint(plan.config.output_dir / CHECKPOINTS)
     if checkpoint is not None:
-        require_same_model(plan.config, checkpoint)
-        require_same_adapter(plan.config.model.peft, checkpoint.path)
+        require_own_model(plan, checkpoint)
         require_same_shape(checkpoint.path, checkpoint.shape, run_shape(plan))
     return checkpoint
 

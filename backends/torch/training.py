@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
+from backends.local.checkpoints import Checkpoint
 from backends.recorder import Recorder
 from backends.torch.assembling import pass_settings, rl_config, sft_config
 from backends.torch.bridged import BridgedRollouts, HeldOut
@@ -19,7 +20,6 @@ from backends.torch.rl_loop import run_rl_training
 from backends.torch.run_watch import RunWatch
 from backends.torch.sft_loop import run_sft_training
 from backends.torch.weight_sync import Engines, LoadsWeights, SharesWeights
-from backends.trl.checkpoints import Checkpoint
 from retrain.compose import Composition, load_engine, make_buffer, make_tasks
 from retrain.config import RunConfig
 from retrain.engine.transformers_loading import fit_engine

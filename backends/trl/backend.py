@@ -16,7 +16,7 @@ from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
 
 if TYPE_CHECKING:
-    from backends.trl.outline import Outlines
+    from backends.local.outline import Outlines
 
 TESTED = "1.16.0"
 """The TRL release whose private methods the trainer extends."""
@@ -53,7 +53,7 @@ class TRLBackend:
         from backends.trl.quiet import quiet_frameworks
 
         with quiet_frameworks():
-            from backends.trl.outline import Outlines
+            from backends.local.outline import Outlines
             from backends.trl.planning import make_plan
 
             self._outlines = self._outlines or Outlines()

@@ -11,7 +11,8 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from backends.trl.adapters import keep_in_float32, lora_config
+from backends.local.adapters import keep_in_float32, lora_config
+from backends.local.logprob_rows import trainer_rows
 from backends.trl.ahead import AheadBatches, WeightsWhileCollecting
 from backends.trl.batching import BatchFiller
 from backends.trl.callback import IterationCallback
@@ -20,7 +21,6 @@ from backends.trl.collecting import Collector
 from backends.trl.evaluation import EvaluationBefore, HeldOutEvaluation
 from backends.trl.feed import RolloutFeed
 from backends.trl.loggers import publish
-from backends.trl.logprob_rows import trainer_rows
 from backends.trl.session import Session
 from backends.trl.trainer import BridgedGRPOTrainer
 from backends.trl.vllm_engines import make_vllm

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from backends.base import Problem, Severity
-from backends.trl.adapters import adapted_layers
+from backends.local.adapters import adapted_layers
+from backends.local.memory import MemoryEstimate, Workload, estimate
+from backends.local.outline import ModelOutline
 from backends.trl.advice import gibibytes, what_to_lower
-from backends.trl.memory import MemoryEstimate, Workload, estimate
-from backends.trl.outline import ModelOutline
 from backends.trl.sizes import BatchSizes
 from backends.trl.vllm_planning import uses_vllm, vllm_share
 from retrain.config import RunConfig

@@ -15,7 +15,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from backends.base import Plan
-from backends.trl.adapters import keep_in_float32, lora_config
+from backends.local.adapters import keep_in_float32, lora_config
 from backends.trl.batching import BatchFiller
 from backends.trl.feed import RolloutFeed
 from backends.trl.parity_trainer import LossReader

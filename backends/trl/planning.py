@@ -10,11 +10,12 @@ from typing import Any
 
 from backends.base import Plan, Problem, Severity
 from backends.images import image_problems
-from backends.trl.adapters import adapter_problems
+from backends.local.adapters import adapter_problems
+from backends.local.memory import estimate
+from backends.local.outline import ModelOutline, ReadOutline, read_outline
 from backends.trl.ahead_planning import asynchronous_refusals
 from backends.trl.arguments import grpo_arguments, sft_arguments
 from backends.trl.launching import launch_problems, share_of
-from backends.trl.memory import estimate
 from backends.trl.memory_planning import (
     memory_problems,
     micro_batch_that_fits,
@@ -22,7 +23,6 @@ from backends.trl.memory_planning import (
     trainer_bytes,
 )
 from backends.trl.options import check_options
-from backends.trl.outline import ModelOutline, ReadOutline, read_outline
 from backends.trl.sizes import BatchSizes, micro_batch_size
 from backends.trl.vllm_planning import (
     HINT,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,36 +13,25 @@ import torch
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
+from backends.local.checkpoints import Checkpoint
+from backends.local.recording import STOPPING, recording, require_own_model
 from backends.recorder import RunRecorder, SilentRecorder
-from backends.trl.adapters import require_same_adapter
-from backends.trl.checkpoints import (
-    Checkpoint,
-    newest_checkpoint,
-    require_same_model,
-    require_same_shape,
-)
-from backends.trl.exporting import save_final, set_aside
+from backends.trl.checkpoints import newest_checkpoint, require_same_shape
+from backends.trl.exporting import save_final
 from backends.trl.failures import training_failure
 from backends.trl.grpo import train_grpo
 from backends.trl.session import Session
 from backends.trl.sft import prepare, train_sft
 from retrain.compose import Composition, compose, make_tasks
-from retrain.config import dump_config, redact
 from retrain.engine.transformers_loading import load_model
 from retrain.errors import DataError, RetrainError
 from retrain.launch import Launch
 from retrain.model_files import load_tokenizer
-from retrain.report.progress import make_progress
 from retrain.report.result import RunResult
-from retrain.report.run_folder import CHECKPOINTS, CONFIG, EVENTS, PLAN, RunFolder
+from retrain.report.run_folder import CHECKPOINTS, EVENTS
 from retrain.rollout.task_digest import digest_tasks
 from retrain.sample import Sample
 from retrain.types import Task
-
-BEGINNING = -1
-"""Before iteration 0, which is the evaluation before training."""
-
-STOPPING = "stopping after this iteration, with a checkpoint; press Ctrl-C again to stop now"
 
 
 def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
@@ -75,7 +62,7 @@ def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
         recorder: RunRecorder | SilentRecorder = SilentRecorder()
         interrupt = stack.enter_context(GracefulInterrupt(lambda: recorder.note(STOPPING)))
         if launch.first:
-            recorder = stack.enter_context(_recording(plan, composition, resume=resume))
+            recorder = stack.enter_context(recording(plan, composition, _checkpoint, resume=resume))
         if unpadded:
             recorder.note(f"the tokenizer has no padding token; {tokenizer.pad_token!r} pads rows")
         launch.barrier()
@@ -127,35 +114,10 @@ def _demonstrations(
     return asyncio.run(prepare(composition, tasks))
 
 
-@contextmanager
-def _recording(plan: Plan, composition: Composition, *, resume: bool) -> Iterator[RunRecorder]:
-    """Open the run folder, and go back to its checkpoint."""
-    config = plan.config
-    with RunFolder.create(config.output_dir, resume=resume) as folder:
-        checkpoint = _checkpoint(plan) if resume else None
-        done = BEGINNING if checkpoint is None else checkpoint.step // _steps(plan)
-        if resume:
-            folder.rewind(done)
-            set_aside(config.output_dir)
-        folder.write_text(CONFIG, dump_config(config))
-        folder.write_text(PLAN, json.dumps(redact(plan.arguments), indent=2) + "\n")
-        recorder = RunRecorder(folder, make_progress(), composition.renderer.decode)
-        try:
-            recorder.progress.start(plan.sizes["iterations"], config.title, completed=max(done, 0))
-            yield recorder
-        except (RuntimeError, OSError, ValueError):
-            folder.log_event(traceback.format_exc())
-            raise
-        finally:
-            recorder.progress.stop()
-            recorder.close()
-
-
 def _checkpoint(plan: Plan) -> Checkpoint | None:
     checkpoint = newest_checkpoint(plan.config.output_dir / CHECKPOINTS)
     if checkpoint is not None:
-        require_same_model(plan.config, checkpoint)
-        require_same_adapter(plan.config.model.peft, checkpoint.path)
+        require_own_model(plan, checkpoint)
         require_same_shape(plan, checkpoint)
     return checkpoint
 

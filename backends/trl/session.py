@@ -7,8 +7,8 @@ from typing import Any
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
+from backends.local.checkpoints import Checkpoint
 from backends.recorder import Recorder
-from backends.trl.checkpoints import Checkpoint
 from retrain.compose import Composition
 from retrain.config import RunConfig
 from retrain.launch import Launch

@@ -9,7 +9,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from backends.trl.adapters import keep_in_float32, lora_config
+from backends.local.adapters import keep_in_float32, lora_config
 from backends.trl.callback import IterationCallback
 from backends.trl.checkpoints import complete_checkpoint, run_shape
 from backends.trl.demonstration_order import DemonstrationOrder

@@ -161,7 +161,7 @@ def test_what_is_fixed_follows_from_no_key(plain: Comparison) -> None:
 def test_a_model_is_outlined_once_for_all_the_plans(
     make_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from backends.trl import outline
+    from backends.local import outline
 
     read: list[str] = []
     real = outline.read_outline

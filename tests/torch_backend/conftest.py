@@ -1,62 +1,37 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model, small_run
+
+from retrain.config import RunConfig
 
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[torch]'")
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
 
 
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's model, with random weights."""
-    folder = tmp_path_factory.mktemp("model")
-    script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", str(folder)]
-    subprocess.run(script, check=True, capture_output=True)
-    return folder
+    return make_demo_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
-def config(model_dir: Path, tmp_path: Path) -> Callable[..., Any]:
+def config(model_dir: Path, tmp_path: Path) -> Callable[..., RunConfig]:
     """Makes a configuration of an arithmetic game; keyword arguments are hyperparameters."""
-    from retrain.config import RunConfig
 
     def make(**hyper: Any) -> RunConfig:
-        backend, name = hyper.pop("backend", "torch"), hyper.pop("name", "grpo")
-        sections = hyper.pop("sections", {})
-        defaults = {
-            "num_iterations": 4,
-            "rollout_batch_size": 3,
-            "n_samples_per_prompt": 4,
-            "learning_rate": 1e-3,
-            "max_response_len": 60,
-            "max_tokens_per_turn": 12,
-        }
-        return RunConfig.model_validate(
-            {
-                "experiment_name": "native",
-                "seed": 5,
-                "output_dir": str(tmp_path / "run"),
-                "model": {"name_or_path": str(model_dir), "threads": 1},
-                "environment": {"type": "native_world:NativeWorld"},
-                "prompt_source": {
-                    "type": "list",
-                    "source_config": {"items": [f"task number {i}" for i in range(7)]},
-                },
-                "algorithm": {
-                    "name": name,
-                    "backend": backend,
-                    "hyperparameters": {**defaults, **hyper},
-                },
-                **sections,
-            }
+        return small_run(
+            model_dir,
+            tmp_path / "run",
+            "native_world:NativeWorld",
+            backend=hyper.pop("backend", "torch"),
+            algorithm=hyper.pop("name", "grpo"),
+            sections=hyper.pop("sections", {}),
+            hyper={"num_iterations": 4, **hyper},
         )
 
     return make

@@ -16,8 +16,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from backends.local.checkpoints import MARKER
 from backends.torch.backend import TorchBackend
-from backends.torch.checkpoint_state import MARKER, newest_checkpoint
+from backends.torch.checkpoint_state import newest_checkpoint
 from retrain.config import RunConfig, dump_config
 from retrain.errors import BackendFailure, ConfigError, RunFolderError
 from retrain.report.metrics import read_metrics

@@ -17,11 +17,11 @@ from transformers import (
 )
 from trl.trainer.utils import add_fused_lm_head
 
+from backends.local.activations import activation_bytes
+from backends.local.memory import Workload, adapter_parameters, estimate
+from backends.local.outline import outline, read_outline
 from backends.trl import memory_planning
-from backends.trl.activations import activation_bytes
 from backends.trl.backend import TRLBackend
-from backends.trl.memory import Workload, adapter_parameters, estimate
-from backends.trl.outline import outline, read_outline
 from backends.trl.trainer import BridgedGRPOTrainer
 from retrain.config import ModelConfig
 from retrain.engine.transformers_forward import SlotForward

@@ -12,8 +12,9 @@ import torch
 from safetensors.torch import load_file
 from same_training import assert_same_training
 
+from backends.local.checkpoints import MARKER
 from backends.trl.backend import TRLBackend
-from backends.trl.checkpoints import MARKER, newest_checkpoint
+from backends.trl.checkpoints import newest_checkpoint
 from retrain.engine.transformers_engine import TransformersEngine
 
 pytestmark = pytest.mark.slow

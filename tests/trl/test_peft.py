@@ -15,9 +15,10 @@ from same_training import assert_same_training
 from test_sft import ROWS
 from transformers import AutoModelForCausalLM
 
-from backends.trl.adapters import lora_config
+from backends.local.adapters import lora_config
+from backends.local.checkpoints import MARKER
 from backends.trl.backend import TRLBackend
-from backends.trl.checkpoints import MARKER, newest_checkpoint
+from backends.trl.checkpoints import newest_checkpoint
 from retrain.config import ModelConfig, PeftConfig, RunConfig
 from retrain.engine.transformers_loading import load_model
 from retrain.errors import ConfigError
@@ -228,7 +229,7 @@ def test_dropout_is_for_imitation_only(adapted: Any) -> None:
 def test_missing_packages_are_named_with_the_command(
     adapted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from backends.trl import adapters
+    from backends.local import adapters
 
     monkeypatch.setattr(adapters, "find_spec", lambda name: None)
     found = faults(adapted({"bits": 4}))

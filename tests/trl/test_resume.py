@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from backends.local.checkpoints import MARKER
 from backends.trl.backend import TRLBackend
-from backends.trl.checkpoints import MARKER, newest_checkpoint
+from backends.trl.checkpoints import newest_checkpoint
 from retrain.config import dump_config
 from retrain.errors import ConfigError, DataError
 from retrain.report.metrics import read_metrics

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from backends.trl.activations import activation_bytes, head_bytes
-from backends.trl.outline import LinearLayer, ModelOutline
+from backends.local.activations import activation_bytes, head_bytes
+from backends.local.outline import LinearLayer, ModelOutline
 from retrain.engine.transformers_architectures import slot_bytes, why_no_slots
 
 _OPTIMIZER_BYTES: Mapping[str, float] = {
@@ -154,4 +154,5 @@ def _kv_bytes(outline: ModelOutline, work: Workload) -> int:
         return 0
     one = slot_bytes(config, work.row_tokens, work.autocast or work.weight_type)
     slots = max(1, min(work.slots, work.slot_budget // one))
-    return slots * one * (config.num_hidden_layers + 1) // config.num_hidden_layers
+    layers = int(config.num_hidden_layers)
+    return slots * one * (layers + 1) // layers

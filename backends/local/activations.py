@@ -2,17 +2,17 @@
 
 The counts are those of transformers' decoders with RMSNorm, gated MLP and SDPA attention, after the
 method of Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models (2022),
-section 4. Symbols as in `backends.trl.memory`.
+section 4. Symbols as in `backends.local.memory`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backends.trl.outline import ModelOutline
+from backends.local.outline import ModelOutline
 
 if TYPE_CHECKING:
-    from backends.trl.memory import Workload
+    from backends.local.memory import Workload
 
 _TILE_TOKENS, _TILE_WORDS = 4096, 32768
 """TRL's head works on tiles of so many tokens and words (`trl/kernels/chunked_logprob.py`)."""
@@ -28,13 +28,14 @@ def activation_bytes(outline: ModelOutline, work: Workload) -> int:
     Autocast keeps a copy of every matrix that it casts.
     """
     tokens, layers = work.rows * work.row_tokens, int(outline.config.num_hidden_layers)
+    hidden = int(outline.config.hidden_size)
     width = work.weight_type.itemsize
     layer = tokens * layer_bytes(outline, work)
     casts = 0
     if work.autocast is not None and width > work.autocast.itemsize and work.bits is None:
         casts = work.autocast.itemsize * (outline.parameters - _embedding_numbers(outline.config))
     if work.checkpointing:
-        return layers * tokens * outline.config.hidden_size * width + layer + casts
+        return layers * tokens * hidden * width + layer + casts
     return layers * layer + casts
 
 

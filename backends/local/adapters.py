@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from backends.base import Problem, Severity
-from backends.trl.outline import LinearLayer, ModelOutline
+from backends.local.outline import LinearLayer, ModelOutline
 from retrain.config import PeftConfig, RunConfig
 from retrain.config.peft import ALL_LINEAR
 from retrain.errors import ConfigError, nearest

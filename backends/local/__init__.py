@@ -1,0 +1,1 @@
+"""What backends that train in this process share: Hugging Face files, memory, resume."""
