@@ -31,7 +31,7 @@ from aiohttp import web
 
 from retrain.errors import RewardFailure
 from retrain.reward.hub.cases import Case
-from retrain.reward.hub.remote import Remote
+from retrain.reward.hub.remote import Remote, RemoteSettings
 
 BATCH = 8
 FAULT_EVERY = 20
@@ -109,7 +109,9 @@ def server(parallel: int, seconds: float, faults: bool) -> Iterator[str]:
 
 def by_remote(at_once: int, batch_size: int) -> Score:
     async def score(url: str, cases: Sequence[Case]) -> int:
-        remote = Remote(url=url, concurrency=at_once, batch_size=batch_size, backoff=0.05)
+        remote = Remote(
+            RemoteSettings(url=url, concurrency=at_once, batch_size=batch_size, backoff=0.05)
+        )
         try:
             given = await asyncio.gather(*map(remote, cases), return_exceptions=True)
         finally:

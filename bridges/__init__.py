@@ -5,7 +5,8 @@ from bridges.environment import EnvironmentBridge
 from bridges.limits import EpisodeLimits
 from bridges.policy import FailureAction, FailurePolicy
 from bridges.reward import RewardBridge
-from bridges.rollout import RolloutBridge, RolloutSettings
+from bridges.rollout import RolloutBridge
+from bridges.rollout_settings import RolloutSettings
 
 __all__ = [
     "DataFormatBridge",

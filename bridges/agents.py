@@ -13,7 +13,8 @@ from bridges.environment import EnvironmentBridge
 from bridges.gathering import gather
 from bridges.limits import EpisodeLimits
 from bridges.reward import RewardBridge
-from bridges.rollout import RolloutBridge, RolloutSettings
+from bridges.rollout import RolloutBridge
+from bridges.rollout_settings import RolloutSettings
 from retrain.engine.base import InferenceEngine, SamplingParams
 from retrain.environment.registry import EnvironmentFactory
 from retrain.environment.several_agents import has_agents

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
+from bridges.records import read_row
 from retrain.environment.base import ToolSchema
-from retrain.errors import DataError
 from retrain.rollout.executors.world import RemoteWorld, captured_by
 from retrain.types import Message, Task, Trajectory, Witness
 
@@ -79,13 +79,7 @@ class KeptEpisode:
         Raises:
             DataError: It is damaged.
         """
-        try:
-            return _episodes().validate_python(row)
-        except ValidationError as error:
-            raise DataError(
-                "rollout state: an episode of a half-played group is damaged "
-                f"({error.errors()[0]['msg']}); resume from another checkpoint"
-            ) from error
+        return read_row(_episodes(), row, "an episode of a half-played group")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,10 +63,15 @@ class FailurePolicy:
         failed = [t for t in episodes if t.error is not None and t.reward is None]
         if not episodes or len(failed) / len(episodes) <= self.max_failure_rate:
             return
-        reasons = Counter(f"{t.error.boundary}: {t.error.reason}" for t in failed if t.error)
+        reasons = Counter(_reason(t.error) for t in failed if t.error)
         frequent = "\n".join(f"  {count} x {reason}" for reason, count in reasons.most_common(3))
         raise TooManyFailures(
             f"{len(failed)} of {len(episodes)} episodes failed, more than rollout."
             f"max_failure_rate {self.max_failure_rate:g} allows; the most frequent reasons:\n"
             f"{frequent}"
         )
+
+
+def _reason(error: EpisodeError) -> str:
+    place = f" ({error.place})" if error.place else ""
+    return f"{error.boundary}: {error.reason}{place}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from retrain.errors import DataError
 from retrain.types import Message, Observation, Segment, StepResult, Turn
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +76,27 @@ class EpisodeRecord:
         Raises:
             DataError: It is damaged.
         """
-        try:
-            return _records().validate_python(row)
-        except ValidationError as error:
-            raise DataError(
-                f"rollout state: the record of an episode is damaged ({error.errors()[0]['msg']}); "
-                "resume from another checkpoint"
-            ) from error
+        return read_row(_records(), row, "the record of an episode")
+
+
+def read_row(rows: TypeAdapter[T], row: Mapping[str, Any], what: str) -> T:
+    """Read a row of the saved state.
+
+    Args:
+        rows: Reads what the row holds.
+        row: The row.
+        what: What it holds, for the message.
+
+    Raises:
+        DataError: It is damaged.
+    """
+    try:
+        return rows.validate_python(row)
+    except ValidationError as error:
+        raise DataError(
+            f"rollout state: {what} is damaged ({error.errors()[0]['msg']}); resume from another "
+            "checkpoint"
+        ) from error
 
 
 @cache

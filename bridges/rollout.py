@@ -2,57 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Sequence
 
+from bridges.attempts import Attempts
 from bridges.environment import EnvironmentBridge
 from bridges.gathering import gather
-from bridges.interrupted import Interrupted, Player
-from bridges.matches import failed_episode, play_match
-from bridges.policy import FailureAction, FailurePolicy
+from bridges.interrupted import Interrupted
+from bridges.policy import FailureAction
 from bridges.reward import RewardBridge
-from retrain.engine.base import InferenceEngine, SamplingParams
-from retrain.errors import BackendFailure, Boundary, ConfigError, EpisodeError
-from retrain.pausing import Seat, deadline
+from bridges.rollout_settings import RolloutSettings
+from retrain.engine.base import InferenceEngine
+from retrain.errors import ConfigError
 from retrain.rollout.filling import OverSampling
 from retrain.rollout.gate import GatedEngine
 from retrain.rollout.manager import RolloutManager
 from retrain.rollout.playing import Visit
 from retrain.rollout.request import GroupRequest
 from retrain.rollout.waiting import Draws
-from retrain.seeds import EpisodeSeed
 from retrain.types import Group, Trajectory
 
 Refill = Callable[[], GroupRequest]
 """Gives another task when a group is to be played anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutSettings:
-    """How groups are collected.
-
-    Attributes:
-        params: How the engine samples.
-        n_samples: G, episodes of one group.
-        run_seed: The run's seed.
-        split: "train", or the evaluation's name; part of every seed.
-        concurrency: Most episodes in play at the same time, suspended ones left out.
-        episode_timeout: Seconds that one episode may take, without those for which it is
-            suspended; None waits for ever.
-        policy: What happens to failed episodes.
-        evaluation: Marks the episodes as evaluation.
-    """
-
-    params: SamplingParams
-    n_samples: int = 8
-    run_seed: int = 0
-    split: str = "train"
-    concurrency: int = 64
-    episode_timeout: float | None = None
-    policy: FailurePolicy = field(default_factory=FailurePolicy)
-    evaluation: bool = False
 
 
 class RolloutBridge:
@@ -77,9 +47,7 @@ class RolloutBridge:
         self.rewards = rewards
         self.engine = engine
         self.settings = settings
-        self._factory = environment.matches
-        self._seats = _seats(environment, settings.n_samples)
-        self._room = asyncio.Semaphore(max(settings.concurrency // self._seats, 1))
+        self._attempts = Attempts(environment, engine, settings)
 
     def with_settings(self, settings: RolloutSettings) -> RolloutBridge:
         """The same bridge, collecting in another way."""
@@ -145,9 +113,10 @@ class RolloutBridge:
         """
         refills = self.settings.policy.retries if refill is not None else 0
         while True:
+            seats = self._attempts.seats
             matches = [
-                self._match(request, range(first, first + self._seats), interrupted)
-                for first in range(0, self.settings.n_samples, self._seats)
+                self._attempts.match(request, range(first, first + seats), interrupted)
+                for first in range(0, self.settings.n_samples, seats)
             ]
             episodes = [episode for match in await gather(matches) for episode in match]
             if refill is None or not refills or not any(map(self._wants_refill, episodes)):
@@ -175,106 +144,13 @@ class RolloutBridge:
             ConfigError: It cannot be played without the others of its match.
             RetrainError: A failure whose policy is to raise.
         """
-        if self._seats > 1:
+        seats = self._attempts.seats
+        if seats > 1:
             raise ConfigError(
-                f"environment.type: the {self._seats} agents of a match are played together, and "
+                f"environment.type: the {seats} agents of a match are played together, and "
                 "this plays single episodes; play whole groups, or name players for all agents "
                 "but one under environment.agents"
             )
         slots = range(sample_index, sample_index + 1)
-        (trajectory,) = await self._match(request, slots, interrupted)
+        (trajectory,) = await self._attempts.match(request, slots, interrupted)
         return trajectory
-
-    async def _match(
-        self, request: GroupRequest, slots: range, interrupted: Interrupted | None
-    ) -> tuple[Trajectory, ...]:
-        """Play the members of a group that play together: one, or the seats of a match."""
-        policy = self.settings.policy
-        kept = [interrupted.ended(n, request.task) for n in slots] if interrupted else [None]
-        if all(kept):
-            return tuple(episode for episode in kept if episode is not None)
-        if (running := asyncio.current_task()) is not None:
-            running.set_name(f"task {request.task.id!r}, sample {slots[0]}")
-        async with Seat(self._room):
-            for attempt in range(policy.retries + 1):
-                played = await self._attempt(request, slots, attempt, interrupted)
-                error = next((episode.error for episode in played if episode.error), None)
-                if error is None:
-                    break
-                action = policy.action(error)
-                if action is FailureAction.RAISE:
-                    raise _as_exception(error, request)
-                if action is not FailureAction.RETRY:
-                    break
-        return tuple(self._placed(request, episode, interrupted) for episode in played)
-
-    def _placed(
-        self, request: GroupRequest, episode: Trajectory, interrupted: Interrupted | None
-    ) -> Trajectory:
-        number = episode.seed.sample_index
-        position = request.index * self.settings.n_samples + number
-        placed = replace(episode, group_index=request.index, index=position)
-        if interrupted is not None:
-            interrupted.end(number, placed)
-        return placed
-
-    async def _attempt(
-        self,
-        request: GroupRequest,
-        slots: range,
-        attempt: int,
-        interrupted: Interrupted | None,
-    ) -> tuple[Trajectory, ...]:
-        run, split = self.settings.run_seed, self.settings.split
-        named = partial(EpisodeSeed, run, split, request.task.id, request.visit)
-        seeds = [named(number, attempt) for number in slots]
-        if self._factory is None:
-            player, (seed,) = self.environment, seeds
-            play = interrupted.player(player, seed.sample_index) if interrupted else player.run
-            return (await self._play(request, seed, play),)
-
-        def seat(player: EnvironmentBridge, seed: EpisodeSeed) -> Awaitable[Trajectory]:
-            return self._play(request, seed, player.run)
-
-        return await play_match(self.environment, self._factory, request.task, seeds, seat)
-
-    async def _play(self, request: GroupRequest, seed: EpisodeSeed, play: Player) -> Trajectory:
-        settings = self.settings
-        try:
-            async with deadline(settings.episode_timeout):
-                return await play(
-                    request.task,
-                    engine=self.engine,
-                    params=settings.params,
-                    seed=seed,
-                    evaluation=settings.evaluation,
-                )
-        except TimeoutError:
-            error = _timeout_error(settings.episode_timeout)
-            return failed_episode(request.task, seed, error)
-
-
-def _seats(environment: EnvironmentBridge, n_samples: int) -> int:
-    """How many episodes of a group play together.
-
-    Raises:
-        ConfigError: The group cannot be parted so.
-    """
-    if n_samples % environment.seats:
-        raise ConfigError(
-            f"n_samples_per_prompt (--samples): {n_samples} is no multiple of the "
-            f"{environment.seats} agents that the model plays; each match gives a group one "
-            "episode of each of them"
-        )
-    return environment.seats
-
-
-def _timeout_error(seconds: float | None) -> EpisodeError:
-    return EpisodeError(Boundary.ENVIRONMENT, f"episode: not over within {seconds} s")
-
-
-def _as_exception(error: EpisodeError, request: GroupRequest) -> BackendFailure:
-    return BackendFailure(
-        f"task {request.task.id!r}: {error.boundary}: {error.reason} (the policy of "
-        f"rollout.failure.{error.boundary} is to raise)\n{error.traceback}"
-    )

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import AbstractAsyncContextManager, contextmanager
-from types import TracebackType
 from typing import Any, TypeVar
 
+from retrain.closing import Closing
 from retrain.watchdog import LoopWatchdog, Tell, to_stderr
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ _CLOSE_SECONDS = 10.0
 _LOOK_SECONDS = 1.0
 
 
-class EventLoopThread:
+class EventLoopThread(Closing):
     """Runs coroutines for a synchronous caller, all in one loop that lives as long as the run.
 
     Pools, sessions and HTTP clients are bound to the loop that made them; a loop per call would
@@ -82,17 +82,6 @@ class EventLoopThread:
             self._settle()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_CLOSE_SECONDS)
-
-    def __enter__(self) -> EventLoopThread:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from backends.slime.layout import Layout
+from backends.slime.gpus import Layout
 from backends.slime.options import estimator, half_precision, own_option
 from backends.slime.sizes import BatchSizes
 from backends.slime.slimes_manager import manager_arguments

@@ -12,7 +12,7 @@ from backends.slime.options_refused import ONLY_AT, REFUSED, SLIME_MANAGER_ONLY
 from retrain.config import BRIDGE_OPTIONS, ROWS, RunConfig
 from retrain.errors import ConfigError, nearest
 
-_PREFIX = "algorithm.hyperparameters.slime_"
+PREFIX = "algorithm.hyperparameters.slime_"
 
 OWN_OPTIONS = frozenset(key.removeprefix("slime_") for key in BRIDGE_OPTIONS)
 """Prefixed keys that this backend answers itself."""
@@ -54,7 +54,7 @@ def check_options(
     for name, value in config.algorithm.hyperparameters.prefixed("slime").items():
         fault = _fault(name, value, config, flags)
         if fault is not None:
-            wrong.append(f"{_PREFIX}{name}: {fault}")
+            wrong.append(f"{PREFIX}{name}: {fault}")
         elif name not in OWN_OPTIONS and name not in _RESOLVED and name not in ONLY_AT:
             checked[name] = value
     if wrong:

@@ -13,7 +13,8 @@ from backends.slime.arguments import entry_of, rl_arguments, sft_arguments
 from backends.slime.argv import to_argv
 from backends.slime.flags import known_flags
 from backends.slime.flags_source import SlimeSource, find_source, undeclared
-from backends.slime.layout import Cluster, Layout, Wanted, choose_layout
+from backends.slime.gpus import Cluster, Layout, Wanted
+from backends.slime.layout import choose_layout
 from backends.slime.memory import training_memory
 from backends.slime.model_arguments import model_arguments, model_notes
 from backends.slime.model_config import find_model, read_model_config

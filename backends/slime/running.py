@@ -19,6 +19,7 @@ from backends.slime.cluster import RayCluster, ray_cluster, require_ray
 from backends.slime.exporting import complete_model
 from backends.slime.following import LogFollower
 from backends.slime.following_metrics import MetricsFollower
+from backends.slime.gpus import Cluster
 from backends.slime.handover import HANDOVER, handover_document
 from backends.slime.job import run_job, stop_left_over
 from backends.slime.job_environment import (
@@ -27,7 +28,6 @@ from backends.slime.job_environment import (
     run_environment,
 )
 from backends.slime.launch_spec import SlimeLaunch
-from backends.slime.layout import Cluster
 from backends.slime.planning import make_plan
 from backends.slime.running_failures import training_failure
 from backends.slime.running_log import RunLog

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backends.slime.layout import Layout
+from backends.slime.gpus import Layout
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.errors import ConfigError

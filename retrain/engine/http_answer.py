@@ -1,4 +1,4 @@
-"""What a request must hold before it is sent, and an answer before it is believed."""
+"""What a server must serve, and what an answer must hold before it is believed."""
 
 from __future__ import annotations
 
@@ -49,30 +49,6 @@ class ServedModel:
                 f"a sample text into {_some(tokens)}, our tokenizer into {_some(ours)}; start it "
                 "with the same model and tokenizer, or name its model in model.name_or_path"
             )
-
-
-def check_request(input_ids: Sequence[int], params: SamplingParams, model: ServedModel) -> None:
-    """Refuse what no server should be asked: some crash on an id that they do not know.
-
-    Raises:
-        EngineFailure: The prompt is empty, an id or a sampling parameter cannot be.
-    """
-    if not input_ids:
-        raise EngineFailure("the prompt is empty: a model needs at least one token")
-    limit = model.vocab_size
-    lowest, highest = min(input_ids), max(input_ids)
-    if lowest < 0 or (limit is not None and highest >= limit):
-        raise EngineFailure(
-            f"token ids from {lowest} to {highest}: {model.name} knows 0 to "
-            f"{'?' if limit is None else limit - 1}"
-        )
-    if params.max_tokens < 1:
-        raise EngineFailure(f"max_tokens is {params.max_tokens}, expected at least 1")
-    if params.temperature < 0 or not 0 < params.top_p <= 1:
-        raise EngineFailure(
-            f"temperature {params.temperature:g} and top_p {params.top_p:g}: expected "
-            "temperature >= 0 and 0 < top_p <= 1"
-        )
 
 
 def check_answer(

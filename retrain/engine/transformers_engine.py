@@ -9,11 +9,13 @@ import torch
 from torch import nn
 
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
+from retrain.engine.request_checks import check_request
 from retrain.engine.transformers_architectures import slot_bytes, why_no_slots
 from retrain.engine.transformers_forward import Forward, SingleRowForward, SlotForward
-from retrain.engine.transformers_memory import slots_advice
+from retrain.engine.transformers_memory import give_back_cached, slots_advice
 from retrain.engine.transformers_mode import GenerationMode
-from retrain.engine.transformers_scheduler import Request, Scheduler
+from retrain.engine.transformers_requests import Request
+from retrain.engine.transformers_scheduler import Scheduler
 from retrain.engine.transformers_worker import Worker
 from retrain.errors import ConfigError, EngineFailure
 from retrain.vision.base import VisionProcessor, refuse_forged
@@ -147,6 +149,17 @@ class TransformersEngine:
         self.weight_version = version
         self._worker.post(lambda: self._scheduler.weights_changed(version))
 
+    async def release_memory(self) -> None:
+        """Drop what is kept between turns, and give its memory to others on the device.
+
+        A request that runs computes its stream again.
+
+        Raises:
+            EngineFailure: The engine is closed.
+        """
+        self.weights_changed(self.weight_version)
+        await self.between_steps(give_back_cached)
+
     def hold(self, held: bool) -> None:
         """Stop computing between two steps, or go on; requests wait meanwhile."""
         self._worker.post(lambda: self._scheduler.hold(held))
@@ -173,24 +186,11 @@ class TransformersEngine:
 
     def _check(self, request: Request) -> None:
         prompt, params = request.prompt, request.params
-        if not prompt:
-            raise EngineFailure("the prompt is empty: a model needs at least one token")
-        if params.max_tokens < 1:
-            raise EngineFailure(f"max_tokens is {params.max_tokens}, expected at least 1")
-        if params.temperature < 0 or not 0 < params.top_p <= 1:
-            raise EngineFailure(
-                f"temperature {params.temperature:g} and top_p {params.top_p:g}: expected "
-                "temperature >= 0 and 0 < top_p <= 1"
-            )
+        check_request(prompt, params, vocab_size=self._vocabulary)
         if len(prompt) + params.max_tokens > self._max_seq_len:
             raise EngineFailure(
                 f"{len(prompt)} prompt tokens + {params.max_tokens} to write = "
                 f"{len(prompt) + params.max_tokens} > max_seq_len {self._max_seq_len}"
-            )
-        if not 0 <= min(prompt) <= max(prompt) < self._vocabulary:
-            raise EngineFailure(
-                f"token ids from {min(prompt)} to {max(prompt)}: the model knows "
-                f"0 to {self._vocabulary - 1}"
             )
 
 

@@ -15,7 +15,8 @@ from transformers.cache_utils import Cache
 
 from retrain.engine.transformers_architectures import attention_windows, layer_kinds
 from retrain.engine.transformers_cache import SlotCache, Span, StepLayout, lay_out
-from retrain.engine.transformers_lean import LeanDecoder, lean_decoder, only_wrapped, same_logits
+from retrain.engine.transformers_known import only_wrapped
+from retrain.engine.transformers_lean import LeanDecoder, lean_decoder, same_logits
 from retrain.engine.transformers_slots import Copied
 from retrain.vision.base import VisionProcessor
 

@@ -1,4 +1,4 @@
-"""Running out of memory in the in-process engine: how to tell, and what to lower."""
+"""Memory of the in-process engine: giving it back, and what to lower where it runs out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+
+
+def give_back_cached() -> None:
+    """Give memory that torch keeps for later to other processes on the device; nothing on a CPU."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def slots_advice(max_slots: int, max_seq_len: int, slot_bytes: int | None) -> str:

@@ -6,75 +6,15 @@ Knows nothing of threads or event loops: `step` is called over and over by one t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from retrain.engine.base import Generation, SamplingParams
-from retrain.engine.transformers_cache import Span
+from retrain.engine.base import Generation
 from retrain.engine.transformers_forward import Forward
+from retrain.engine.transformers_prefill import Prefill
+from retrain.engine.transformers_requests import Request, Run, Work
 from retrain.engine.transformers_sampling import sample, uniform
-from retrain.engine.transformers_slots import Copied, Slot, SlotTable, common_prefix
+from retrain.engine.transformers_slots import SlotTable
 from retrain.errors import EngineFailure
 from retrain.types import FinishReason
-
-_LEAST_SHARED = 16
-"""Beginnings of no more tokens are computed again rather than waited for and copied."""
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """One turn to write.
-
-    Attributes:
-        session_id: Whose turn it is.
-        prompt: The whole stream so far.
-        params: How to sample.
-        seed: The turn's seed.
-        images: What the prompt shows, in order.
-        output_ids: What is written so far.
-        logprobs: The logprob of each.
-        cached_tokens: How many tokens of the prompt did not have to be computed.
-        weight_version: The weights when it was submitted, the oldest that had a part in it.
-        result: What the caller gets, once it is known.
-    """
-
-    session_id: str
-    prompt: list[int]
-    params: SamplingParams
-    seed: int
-    images: Sequence[str] = ()
-    output_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    cached_tokens: int = 0
-    weight_version: str = "0"
-    result: Generation | EngineFailure | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Run:
-    """A request on its slot; `stream` is the prompt and what has been written.
-
-    `leader` computes, or has computed, the first `shared` tokens of the stream.
-    """
-
-    request: Request
-    slot: Slot
-    stream: list[int]
-    leader: Slot | None = None
-    shared: int = 0
-
-    @property
-    def pending(self) -> int:
-        return len(self.stream) - len(self.slot.tokens)
-
-    def next_tokens(self, count: int) -> Span:
-        """The next tokens of the stream that the slot does not hold."""
-        start = len(self.slot.tokens)
-        images = () if start else self.request.images
-        return Span(self.slot.index, start, self.stream[start : start + count], images)
-
-
-_Work = tuple[_Run, Span]
-"""A run, and the tokens of its stream to compute."""
 
 
 class Scheduler:
@@ -101,10 +41,10 @@ class Scheduler:
         """
         self._forward = forward
         self._table = SlotTable(max_slots, eviction_grace)
-        self._prefill_chunk = prefill_chunk
+        self._prefill = Prefill(forward, self._table, prefill_chunk)
         self._weight_version = weight_version
         self._waiting: list[Request] = []
-        self._running: list[_Run] = []
+        self._running: list[Run] = []
         self._finished: list[Request] = []
         self._held = False
 
@@ -133,7 +73,7 @@ class Scheduler:
     def step(self) -> None:
         """Admit what can be admitted, prefill one chunk, decode one token of every run."""
         self._admit()
-        self._advance(self._next_prefill())
+        self._advance(self._prefill.next_work(self._running))
         decoding = [run for run in self._running if run.pending == 1]
         decoding.sort(key=lambda run: run.slot.index)
         self._advance([(run, run.next_tokens(1)) for run in decoding])
@@ -192,57 +132,13 @@ class Scheduler:
                 left.append(request)
                 continue
             request.cached_tokens = slot.keep_prefix(request.prompt)
-            run = _Run(request, slot, list(request.prompt))
+            run = Run(request, slot, list(request.prompt))
             if not slot.tokens and self._forward.keeps_turns:
-                self._follow(run)
+                self._prefill.follow(run, self._running)
             self._running.append(run)
         self._waiting = left
 
-    def _follow(self, run: _Run) -> None:
-        """Find who computes the longest beginning of a new stream, as members of a group do."""
-        streams = [(other.slot, other.stream) for other in self._running]
-        streams += [(slot, slot.tokens) for slot in self._table.idle]
-        for slot, stream in streams:
-            shared = common_prefix(stream, run.stream, run.shared)
-            if shared > max(run.shared, _LEAST_SHARED):
-                run.leader, run.shared = slot, shared
-
-    def _waits(self, run: _Run) -> bool:
-        """Whether a run waits for its leader; takes over what the leader has computed."""
-        leader = run.leader
-        if leader is None:
-            return False
-        if len(leader.tokens) < run.shared and self._is_running(leader):
-            return True
-        run.leader = None
-        head = run.stream[: run.shared]
-        if self._table.lends(leader) and leader.tokens[: run.shared] == head:
-            self._forward.copy(Copied(leader.index, run.slot.index, run.shared))
-            run.slot.tokens[:] = head
-            run.request.cached_tokens = run.shared
-        return False
-
-    def _is_running(self, slot: Slot) -> bool:
-        return any(run.slot is slot for run in self._running)
-
-    def _next_prefill(self) -> list[_Work]:
-        """The oldest run whose stream needs computing, and others that pad little beside it."""
-        limit = self._prefill_chunk
-        ready = [run for run in self._running if run.pending > 1 and not self._waits(run)]
-        behind = [run for run in ready if run.pending > 1]
-        if not self._forward.keeps_turns:
-            return [(run, run.next_tokens(run.pending)) for run in behind]
-        chosen: list[_Work] = []
-        longest = real = 0
-        for run in behind:
-            tokens = min(run.pending, limit)
-            padded = (len(chosen) + 1) * max(longest, tokens)
-            if not chosen or padded <= min(limit, 2 * (real + tokens)):
-                chosen.append((run, run.next_tokens(tokens)))
-                longest, real = max(longest, tokens), real + tokens
-        return chosen
-
-    def _advance(self, work: Sequence[_Work]) -> None:
+    def _advance(self, work: Sequence[Work]) -> None:
         if not work:
             return
         logits_BV = self._forward([span for _, span in work])
@@ -259,7 +155,7 @@ class Scheduler:
         for (_, run), token, logprob in zip(ready, ids, logprobs, strict=True):
             self._append(run, token, logprob)
 
-    def _append(self, run: _Run, token: int, logprob: float) -> None:
+    def _append(self, run: Run, token: int, logprob: float) -> None:
         request = run.request
         run.stream.append(token)
         request.output_ids.append(token)
@@ -284,7 +180,7 @@ class Scheduler:
         )
         self._finish(request, generation)
 
-    def _leave(self, run: _Run) -> None:
+    def _leave(self, run: Run) -> None:
         self._running = [other for other in self._running if other is not run]
         self._table.give_back(run.slot)
         if not self._forward.keeps_turns:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
-from retrain.engine.transformers_loading import quiet_transformers
+from retrain.engine.transformers_loading import model_class, quiet_transformers
 from retrain.errors import ConfigError
 from retrain.model_files import STRUCTURE, structure_difference
 
@@ -35,7 +35,7 @@ def read_weights(folder: Path, model: Any) -> dict[str, Tensor]:
     config = _config_of(folder, model)
     try:
         with quiet_transformers():
-            read: Any = AutoModelForCausalLM.from_pretrained(
+            read: Any = model_class(config).from_pretrained(
                 folder,
                 config=config,
                 dtype=next(model.parameters()).dtype,

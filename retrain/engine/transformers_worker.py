@@ -14,7 +14,8 @@ from typing import TypeVar
 from retrain.engine.base import Generation
 from retrain.engine.transformers_memory import is_out_of_memory
 from retrain.engine.transformers_mode import GenerationMode
-from retrain.engine.transformers_scheduler import Request, Scheduler
+from retrain.engine.transformers_requests import Request
+from retrain.engine.transformers_scheduler import Scheduler
 from retrain.errors import EngineFailure
 
 Command = Callable[[], None]

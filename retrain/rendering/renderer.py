@@ -9,15 +9,15 @@ from typing import Any
 from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
 from retrain.rendering.base import HistoryMode
-from retrain.rendering.check import check_shape, check_tools, check_whole
 from retrain.rendering.continuation import continuation
 from retrain.rendering.decoding import make_decode
 from retrain.rendering.delta import DeltaText
 from retrain.rendering.guard import Guard
 from retrain.rendering.parsing.detection import detect_format
-from retrain.rendering.parsing.reasoning import split_reasoning
 from retrain.rendering.parsing.registry import parser_named
-from retrain.rendering.shape import LOOKUP_TOOL, STANDARD_SHAPES, Shape
+from retrain.rendering.reading import TurnReader
+from retrain.rendering.self_check import SelfCheck
+from retrain.rendering.shape import LOOKUP_TOOL, Shape
 from retrain.rendering.stops import pad_token, stop_set, vocabulary
 from retrain.rendering.template import ChatTemplate, ChatTokenizer
 from retrain.rendering.turn import TurnText
@@ -31,8 +31,6 @@ from retrain.vision.base import (
     shown_images,
     with_images,
 )
-
-TOOL_LIST = "tools in the prompt"
 
 
 class DeltaRenderer:
@@ -88,18 +86,22 @@ class DeltaRenderer:
         self._deltas = DeltaText(self.template, Guard(tokenizer), words)
         self._whole = WholeText(self.template, self._deltas.guard)
         found = self._deltas.terminators.values()
-        self._ends = self._stops | {terminator.id for terminator in found}
+        ends = self._stops | {terminator.id for terminator in found}
         self._openers = frozenset(terminator.id for terminator in found if terminator.opens)
         self._closers = self._stops - self._openers
         detected = detect_format(self.template, (LOOKUP_TOOL,), (*words.stops, *self.terminators))
-        self._readable = tool_format != "auto" or detected is not None
         self.tool_format = (detected or "plain") if tool_format == "auto" else tool_format
-        self._parser = parser_named(self.tool_format)
         self._turns = TurnText(self.template, self._deltas, words)
-        self._prefix = self._turns.thinking_prefix()
-        self._checked: dict[Shape, tuple[int, ...] | RenderingFailure] = {}
-        self._checked_whole: dict[Shape, RenderingFailure | None] = {}
-        self._tools_fault: RenderingFailure | None = self._check_tools()
+        prefix = self._turns.thinking_prefix()
+        self._reader = TurnReader(parser_named(self.tool_format), self._decode, ends, prefix)
+        self._check = SelfCheck(
+            self.template,
+            self._deltas,
+            self._whole,
+            self._turns,
+            self._reader,
+            readable=tool_format != "auto" or detected is not None,
+        )
 
     @property
     def stop_token_ids(self) -> frozenset[int]:
@@ -129,12 +131,7 @@ class DeltaRenderer:
         None stands where the template is exact. What has a fault is refused when an episode needs
         it, and nothing else is.
         """
-        check = self._check_whole if self.history == "template" else self._check_shape
-        report = {TOOL_LIST: str(self._tools_fault) if self._tools_fault else None}
-        for shape in STANDARD_SHAPES:
-            checked = check(shape)
-            report[shape.name] = str(checked) if isinstance(checked, RenderingFailure) else None
-        return report
+        return self._check.report(self.history)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -179,9 +176,7 @@ class DeltaRenderer:
         """
         images = shown_images(messages, self.vision)
         shape = Shape.of(action, messages, tools)
-        expected = self._check_shape(shape)
-        if isinstance(expected, RenderingFailure):
-            raise RenderingFailure(str(expected))
+        expected = self._check.require_delta(shape)
         delta = self._deltas.render(action.tool_calls, messages, tools)
         found = self._deltas.guard.controls(delta.ids)
         if found != expected:
@@ -209,13 +204,12 @@ class DeltaRenderer:
             RenderingFailure: The template refuses the conversation, cannot show the tools, or drops
                 or changes what the model did not write.
         """
-        if tools and self._tools_fault is not None:
-            raise RenderingFailure(str(self._tools_fault))
+        if tools:
+            self._check.require_tools()
         images = shown_images(messages, self.vision)
         shape = Shape.at_the_end(messages, tools) if self.history == "template" else None
-        fault = None if shape is None else self._check_whole(shape)
-        if fault is not None:
-            raise RenderingFailure(str(fault))
+        if shape is not None:
+            self._check.require_whole(shape)
         return with_images(self._whole.ids(messages, trusted, tools), images, self.vision)
 
     def continuation(self, stream: Sequence[int], whole: Sequence[int]) -> list[int] | None:
@@ -234,10 +228,7 @@ class DeltaRenderer:
             action: What was read in the turn.
             output_ids: The turn; where a call in it cannot be read, its text is the content.
         """
-        if action.parse_error is None:
-            return action.message
-        written = split_reasoning(self._turn_text(output_ids))
-        return Message("assistant", written.rest.strip(), written.reasoning)
+        return self._reader.message(action, output_ids)
 
     def turn(
         self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema] = ()
@@ -257,7 +248,7 @@ class DeltaRenderer:
 
     def parse(self, output_ids: Sequence[int]) -> Action:
         """Read a sampled turn. What cannot be read becomes `Action.parse_error`, never raises."""
-        return self._parser(self._turn_text(output_ids))
+        return self._reader.action(output_ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
@@ -269,58 +260,10 @@ class DeltaRenderer:
             list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
 
-    def _turn_text(self, output_ids: Sequence[int]) -> str:
-        """The text of a turn, without the tokens that end it."""
-        ids = list(output_ids)
-        while ids and ids[-1] in self._ends:
-            ids.pop()
-        return self._prefix + self.decode(ids)
-
     def _ended(self, last_id: int, terminator: int) -> bool:
         """Whether the sampled turn needs no terminator of the template's."""
         plain = last_id in self._closers and terminator not in self._openers
         return last_id == terminator or plain
-
-    def _check_shape(self, shape: Shape) -> tuple[int, ...] | RenderingFailure:
-        if shape not in self._checked:
-            try:
-                self._checked[shape] = check_shape(self.template, self._deltas, shape)
-            except RenderingFailure as failure:
-                self._checked[shape] = failure
-        return self._checked[shape]
-
-    def _check_whole(self, shape: Shape) -> RenderingFailure | None:
-        if shape not in self._checked_whole:
-            self._checked_whole[shape] = None
-            try:
-                rounds = True in self._deltas.terminators
-                check_whole(self._whole, self._read_back, shape, tool_rounds=rounds)
-            except RenderingFailure as failure:
-                self._checked_whole[shape] = failure
-        return self._checked_whole[shape]
-
-    def _read_back(
-        self, history: Sequence[Message], message: Message, tools: Sequence[ToolSchema]
-    ) -> Message:
-        """What is read in the turn that the model would sample to write a message.
-
-        It ends with the first token that ends a turn; a template may write others behind it.
-        """
-        ids = self.turn(history, message, tools)
-        ended = next((at for at, index in enumerate(ids, 1) if index in self._ends), len(ids))
-        return self.message(self.parse(ids[:ended]), ids[:ended])
-
-    def _check_tools(self) -> RenderingFailure | None:
-        if not self._readable:
-            return RenderingFailure(
-                "no parser reads the tool calls that the chat template writes, if it writes any; "
-                "set rendering.tool_format to the format that the prompt asks for"
-            )
-        try:
-            check_tools(self.template, (LOOKUP_TOOL,))
-        except RenderingFailure as failure:
-            return failure
-        return None
 
 
 def load_renderer(

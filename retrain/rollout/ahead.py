@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 
+from retrain.closing import AsyncClosing
 from retrain.errors import ConfigError
 from retrain.rollout.filling import Batch
 from retrain.rollout.manager import RolloutManager
 
 
-class CollectingAhead:
+class CollectingAhead(AsyncClosing):
     """Collects with a manager ahead of the trainer; an asynchronous context manager.
 
     One batch is collected ahead, in a task of its own, from when `collect` has given the one
@@ -50,17 +50,6 @@ class CollectingAhead:
         self._manager = manager
         self.seconds = self._spent = 0.0
         self._coming: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> CollectingAhead:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def collect(self, *, last: bool = False) -> Batch:
         """Give the batch that was collected ahead, and begin the next one.

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from inspect import isawaitable
-from types import TracebackType
 from typing import Any
 
+from retrain.closing import AsyncClosing
 from retrain.compose import episodes_of
 from retrain.engine.base import InferenceEngine
 from retrain.errors import ConfigError, RewardFailure, boundary
@@ -28,7 +28,7 @@ from retrain.sample import Sample
 from retrain.types import Group, Task
 
 
-class AsyncRolloutManager:
+class AsyncRolloutManager(AsyncClosing):
     """Fills batches of samples; an asynchronous context manager.
 
     Episodes that `generate_rollout_batch` plays are suspended when a batch is full, and go on from
@@ -50,17 +50,6 @@ class AsyncRolloutManager:
         self._samples: dict[int, list[Sample]] = {}
         self._manager = RolloutManager(self._play, self.buffer, self._gate, config.filling())
         self._ahead = CollectingAhead(self._manager) if config.ahead else None
-
-    async def __aenter__(self) -> AsyncRolloutManager:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """End what is half played; the buffer has all tasks back that no batch has had."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
+from retrain.closing import AsyncClosing
 from retrain.rollout.filling import Batch, FailureCheck, Filling, OverSampling
 from retrain.rollout.filling_loop import FillingLoop
 from retrain.rollout.gate import GatedEngine
@@ -25,7 +25,7 @@ def no_check(episodes: Iterable[Trajectory]) -> None:
     """Bear any number of failed episodes."""
 
 
-class RolloutManager:
+class RolloutManager(AsyncClosing):
     """Collects batches of groups; an asynchronous context manager.
 
     Every drawn task is in exactly one place: waiting to be begun, in play, finished and waiting, in
@@ -61,17 +61,6 @@ class RolloutManager:
         self._places = Places(WaitingTasks(buffer), GroupsInPlay(play, gate), self._empty())
         self._loop = FillingLoop(self._places, how)
         self.iteration = 0
-
-    async def __aenter__(self) -> RolloutManager:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     @property
     def updates(self) -> int:

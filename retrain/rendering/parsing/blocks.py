@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from retrain.rendering.parsing.call import UnreadableCall
@@ -42,14 +43,28 @@ def read_blocks(turn: Reasoning, opening: str, closing: str, read: ReadBlock) ->
     return Action(joined(texts), turn.reasoning, tuple(calls), "; ".join(errors) or None)
 
 
-def add_argument(arguments: dict[str, str], name: str, value: str) -> None:
-    """Add an argument that the format writes as text, of whatever type it is.
+def read_arguments(body: str, argument: re.Pattern[str], expected: str) -> dict[str, str]:
+    """Read arguments that the format writes as text, of whatever type they are.
+
+    Args:
+        body: Nothing but arguments, one behind the other.
+        argument: Matches one of them, its name and its value the groups.
+        expected: What to say where something else stands there.
 
     Raises:
-        UnreadableCall: The name is empty or stands there twice.
+        UnreadableCall: Something else stands there, or a name is empty or stands there twice.
     """
-    if not name:
-        raise UnreadableCall("an argument has no name")
-    if name in arguments:
-        raise UnreadableCall(f"the argument {name!r} stands there twice")
-    arguments[name] = value
+    arguments: dict[str, str] = {}
+    position, end = 0, len(body.rstrip())
+    while position < end:
+        found = argument.match(body, position)
+        if found is None:
+            raise UnreadableCall(expected)
+        name = found[1].strip()
+        if not name:
+            raise UnreadableCall("an argument has no name")
+        if name in arguments:
+            raise UnreadableCall(f"the argument {name!r} stands there twice")
+        arguments[name] = found[2]
+        position = found.end()
+    return arguments

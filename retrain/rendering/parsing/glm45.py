@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from retrain.rendering.parsing.blocks import add_argument, read_blocks
+from retrain.rendering.parsing.blocks import read_arguments, read_blocks
 from retrain.rendering.parsing.call import UnreadableCall
 from retrain.rendering.parsing.reasoning import split_reasoning
 from retrain.types import Action, ToolCall
@@ -23,18 +23,9 @@ def parse_glm45(text: str) -> Action:
 
 
 def _read(body: str) -> tuple[ToolCall, ...]:
-    name, opened, _ = body.partition("<arg_key>")
-    position = len(name) if opened else len(body)
+    name, opened, arguments = body.partition("<arg_key>")
     name = name.strip()
     if not name or "<" in name or len(name.split()) > 1:
         raise UnreadableCall("expected the tool's name on the first line")
-    arguments: dict[str, str] = {}
-    while position < len(body):
-        argument = _ARGUMENT.match(body, position)
-        if argument is None:
-            raise UnreadableCall(
-                f"expected <arg_key>…</arg_key> and <arg_value>…</arg_value> for {name}"
-            )
-        add_argument(arguments, argument[1].strip(), argument[2])
-        position = argument.end()
-    return (ToolCall(name, arguments),)
+    expected = f"expected <arg_key>…</arg_key> and <arg_value>…</arg_value> for {name}"
+    return (ToolCall(name, read_arguments(opened + arguments, _ARGUMENT, expected)),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from retrain.rendering.parsing.blocks import add_argument
+from retrain.rendering.parsing.blocks import read_arguments
 from retrain.rendering.parsing.call import UnreadableCall
 from retrain.rendering.parsing.channels import Part, joined, split_channels
 from retrain.types import Action, ToolCall
@@ -50,12 +50,5 @@ def _calls(part: Part) -> list[ToolCall]:
 
 
 def _arguments(name: str, body: str) -> dict[str, str]:
-    arguments: dict[str, str] = {}
-    position = 0
-    while position < len(body.rstrip()):
-        parameter = _PARAMETER.match(body, position)
-        if parameter is None:
-            raise UnreadableCall(f'{name}: expected <atem:parameter name="NAME">…</atem:parameter>')
-        add_argument(arguments, parameter[1].strip(), parameter[2])
-        position = parameter.end()
-    return arguments
+    expected = f'{name}: expected <atem:parameter name="NAME">…</atem:parameter>'
+    return read_arguments(body, _PARAMETER, expected)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from retrain.rendering.parsing.blocks import add_argument, read_blocks
+from retrain.rendering.parsing.blocks import read_arguments, read_blocks
 from retrain.rendering.parsing.call import UnreadableCall
 from retrain.rendering.parsing.reasoning import split_reasoning
 from retrain.types import Action, ToolCall
@@ -27,13 +27,6 @@ def _read(body: str) -> tuple[ToolCall, ...]:
     function = _FUNCTION.fullmatch(body)
     if function is None:
         raise UnreadableCall("expected <function=NAME>…</function>")
-    arguments: dict[str, str] = {}
     name, inner = function.groups()
-    position = 0
-    while position < len(inner.rstrip()):
-        parameter = _PARAMETER.match(inner, position)
-        if parameter is None:
-            raise UnreadableCall(f"expected <parameter=NAME>…</parameter> for {name}")
-        add_argument(arguments, parameter[1].strip(), parameter[2])
-        position = parameter.end()
-    return (ToolCall(name, arguments),)
+    expected = f"expected <parameter=NAME>…</parameter> for {name}"
+    return (ToolCall(name, read_arguments(inner, _PARAMETER, expected)),)

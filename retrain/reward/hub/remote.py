@@ -13,7 +13,32 @@ from retrain.reward.hub.remote_protocol import item_of, read_score, read_scores,
 from retrain.reward.hub.service import Service
 from retrain.reward.hub.service_client import ServiceClient
 from retrain.reward.hub.service_faults import ServiceFailure
-from retrain.reward.hub.service_options import Bounds, at_least, make_address
+from retrain.reward.hub.service_options import ServiceSettings, at_least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RemoteSettings(ServiceSettings):
+    """The parameters of `remote`.
+
+    Attributes:
+        url: Where requests are posted to.
+        compat: "slime" posts `{"prompt", "response", "label"}`, one case a request, as slime's
+            `remote_rm` does.
+        reward_key: Where the number stands in an object; None for "score", in slime's mode
+            "reward".
+        batch_size: Most cases in one request.
+        max_delay: Seconds for which a batch waits to be full.
+    """
+
+    url: str
+    compat: Compat | None = None
+    reward_key: str | None = None
+    batch_size: int = 1
+    max_delay: float = 0.01
+
+    def endpoint(self) -> str:
+        """The URL that requests are posted to."""
+        return self.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,76 +62,26 @@ class Remote(Service[RemoteDesk]):
     of those, bare or under `scores`, one for each item in order.
     """
 
-    def __init__(
-        self,
-        *,
-        url: str,
-        compat: Compat | None = None,
-        reward_key: str | None = None,
-        batch_size: int = 1,
-        max_delay: float = 0.01,
-        api_key_env: str | None = None,
-        headers_env: Sequence[str] = (),
-        concurrency: int = 32,
-        timeout: float = 55.0,
-        attempt_timeout: float = 20.0,
-        connect_timeout: float = 5.0,
-        retries: int = 3,
-        backoff: float = 0.5,
-        longest_wait: float = 30.0,
-        breaker_failures: int = 5,
-        breaker_seconds: float = 30.0,
-        most_bytes: int = 2**20,
-    ) -> None:
-        """Take the settings; see `Bounds` for those that are not named here.
+    reward = "remote"
+    takes = RemoteSettings
 
-        Args:
-            url: Where requests are posted to.
-            compat: "slime" posts `{"prompt", "response", "label"}`, one case a request, as slime's
-                `remote_rm` does.
-            reward_key: Where the number stands in an object; None for "score", in slime's mode
-                "reward".
-            batch_size: Most cases in one request.
-            max_delay: Seconds for which a batch waits to be full.
-            api_key_env: The environment variable with a key, sent as a bearer token.
-            headers_env: `HEADER: VARIABLE` of headers that get an environment variable's value.
-            concurrency: Most requests at once.
-            timeout: Seconds for one score, its retries included.
-            attempt_timeout: Seconds for one request.
-            connect_timeout: Seconds to wait for a connection.
-            retries: How often a request is sent again after an error that may pass.
-            backoff: Seconds before the first retry.
-            longest_wait: Most seconds before a retry.
-            breaker_failures: How many failures in a row, retries and all, end the asking.
-            breaker_seconds: For how long.
-            most_bytes: The longest reply.
+    def __init__(self, settings: RemoteSettings) -> None:
+        """Take the settings.
 
         Raises:
             ConfigError: Something cannot be; the message names it.
             MissingDependency: aiohttp is not installed.
         """
-        address = make_address("remote", url, api_key_env=api_key_env, headers_env=headers_env)
-        bounds = Bounds(
-            concurrency=concurrency,
-            timeout=timeout,
-            attempt_timeout=attempt_timeout,
-            connect_timeout=connect_timeout,
-            retries=retries,
-            backoff=backoff,
-            longest_wait=longest_wait,
-            most_bytes=most_bytes,
-            breaker_failures=breaker_failures,
-            breaker_seconds=breaker_seconds,
-        )
-        super().__init__("remote", address, bounds)
-        at_least("remote: batch_size", batch_size, 1)
-        at_least("remote: max_delay", max_delay, 0)
-        if compat == "slime" and batch_size > 1:
+        super().__init__(settings)
+        slimes = settings.compat == "slime"
+        at_least("remote: batch_size", settings.batch_size, 1)
+        at_least("remote: max_delay", settings.max_delay, 0)
+        if slimes and settings.batch_size > 1:
             raise ConfigError("remote: batch_size: slime's protocol has one case a request")
-        self._compat = compat
-        self._key = reward_key or ("reward" if compat == "slime" else "score")
-        self._size = batch_size
-        self._delay = max_delay if batch_size > 1 else 0.0
+        self._compat = settings.compat
+        self._key = settings.reward_key or ("reward" if slimes else "score")
+        self._size = settings.batch_size
+        self._delay = settings.max_delay if settings.batch_size > 1 else 0.0
 
     async def _score(self, case: Case) -> float:
         item = slime_item_of(case) if self._compat == "slime" else item_of(case)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from retrain.connections import load_aiohttp
 from retrain.errors import RewardFailure
@@ -13,7 +13,7 @@ from retrain.reward.hub.service_breaker import BreakerState, CircuitBreaker
 from retrain.reward.hub.service_client import ServiceClient
 from retrain.reward.hub.service_faults import FaultKind, ServiceFailure
 from retrain.reward.hub.service_loops import PerLoop
-from retrain.reward.hub.service_options import Address, Bounds
+from retrain.reward.hub.service_options import ServiceSettings, make_address
 from retrain.reward.hub.service_tally import Tally
 
 _STATES = {BreakerState.CLOSED: 0.0, BreakerState.HALF_OPEN: 0.5, BreakerState.OPEN: 1.0}
@@ -35,23 +35,31 @@ class Service(ABC, Generic[D]):
 
     Attributes:
         reward: The reward's name.
+        takes: The class of its parameters.
         tally: What was counted.
         breaker: Whether the server is asked.
     """
 
-    def __init__(self, reward: str, address: Address, bounds: Bounds) -> None:
+    reward: ClassVar[str]
+    takes: ClassVar[type[ServiceSettings]]
+
+    def __init__(self, settings: ServiceSettings) -> None:
         """Take the settings; nothing is opened before the first case.
 
         Raises:
-            ConfigError: A bound is too small.
+            ConfigError: A bound is too small, the URL is none, or a variable is not set.
             MissingDependency: aiohttp is not installed.
         """
-        self.reward = reward
         self.tally = Tally()
-        self.address = address
-        self.bounds = bounds.check(reward)
-        what = f"{reward}: POST {address.shown}"
-        self.breaker = CircuitBreaker(what, bounds.breaker_failures, bounds.breaker_seconds)
+        self.address = make_address(
+            self.reward,
+            settings.endpoint(),
+            api_key_env=settings.api_key_env,
+            headers_env=settings.headers_env,
+        )
+        self.bounds = settings.check(self.reward)
+        what = f"{self.reward}: POST {self.address.shown}"
+        self.breaker = CircuitBreaker(what, settings.breaker_failures, settings.breaker_seconds)
         load_aiohttp("rewards over HTTP")
         self.desks: PerLoop[D] = PerLoop(self._new_desk, lambda desk: desk.client.close())
 

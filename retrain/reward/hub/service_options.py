@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -60,6 +61,23 @@ class Bounds:
             at_least(f"{reward}: {name}", getattr(self, name), least)
         at_least(f"{reward}: breaker_failures", self.breaker_failures, 1)
         return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServiceSettings(Bounds, ABC):
+    """The parameters of every service; each adds its own.
+
+    Attributes:
+        api_key_env: The environment variable with a key, sent as a bearer token.
+        headers_env: `HEADER: VARIABLE` of headers that get an environment variable's value.
+    """
+
+    api_key_env: str | None = None
+    headers_env: Sequence[str] = ()
+
+    @abstractmethod
+    def endpoint(self) -> str:
+        """The URL that requests are posted to."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from retrain.registry import load_object
 from retrain.reward.hub.boxed import last_boxed
@@ -38,7 +37,8 @@ class ServiceReward:
             MissingDependency: A package is not installed.
         """
         self.__name__ = name
-        self.service = service_class(name)(**params)
+        kind = service_class(name)
+        self.service = kind(kind.takes(**params))
         self._boxed = name.startswith(BOXED) and params.get("compat") != "slime"
 
     async def __call__(self, trajectory: Trajectory) -> float:
@@ -68,14 +68,14 @@ class ServiceReward:
         self.service.close()
 
 
-def service_class(name: str) -> Callable[..., Service[Any]]:
-    """The class of a service, which takes its parameters by name.
+def service_class(name: str) -> type[Service[Any]]:
+    """The class of a service.
 
     Args:
         name: Its name, with or without `boxed_`.
     """
     target = f"{__package__}.{SERVICES[plain_name(name)]}"
-    return cast("Callable[..., Service[Any]]", load_object(target, f"reward {name!r}"))
+    return cast("type[Service[Any]]", load_object(target, f"reward {name!r}"))
 
 
 def service_reward(name: str) -> Callable[..., Any]:
@@ -84,16 +84,13 @@ def service_reward(name: str) -> Callable[..., Any]:
     Args:
         name: The service's name, with or without `boxed_`.
     """
-    made = service_class(name)
-    initialise: Any = made.__init__
+    takes = service_class(name).takes
 
-    @functools.wraps(initialise)
     def make(**params: Any) -> Any:
         return ServiceReward(name, params)
 
     described: Any = make
-    parameters = list(inspect.signature(initialise).parameters.values())[1:]
-    described.__signature__ = inspect.Signature(parameters)
-    described.__annotations__ = {**initialise.__annotations__, "return": Callable[..., Any]}
+    described.__signature__ = inspect.Signature([*inspect.signature(takes).parameters.values()])
+    described.__annotations__ = {**get_type_hints(takes), "return": Callable[..., Any]}
     described.__name__ = described.__qualname__ = name
     return make

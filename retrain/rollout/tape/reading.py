@@ -6,8 +6,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
+from retrain.closing import Closing
 from retrain.errors import DataError
 from retrain.rollout.tape.format import (
     HEADER,
@@ -19,7 +19,7 @@ from retrain.rollout.tape.format import (
 )
 
 
-class Tape:
+class Tape(Closing):
     """An open tape; a context manager.
 
     Attributes:
@@ -48,17 +48,6 @@ class Tape:
 
     def __len__(self) -> int:
         return self._length
-
-    def __enter__(self) -> Tape:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def group(self, position: int) -> TapeGroup:
         """Read one group.
