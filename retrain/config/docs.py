@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import UnionType
@@ -18,6 +17,7 @@ from retrain.config.row import Word
 from retrain.config.run import RunConfig, StageConfig
 from retrain.config.sections import SOURCES
 from retrain.config.vocabulary import ROWS, Vocabulary
+from retrain.written_pages import write_page
 
 _TYPES = {str: "text", bool: "true or false", Path: "path", int: "int", float: "float"}
 _SIGNS = {Gt: ("gt", ">"), Ge: ("ge", "≥"), Lt: ("lt", "<"), Le: ("le", "≤")}
@@ -74,7 +74,7 @@ it inherits. Its run folder is `<output_dir>/stages/NAME`.
 _HYPERPARAMETERS = """\
 ## `algorithm.hyperparameters`
 
-retrain's defaults win over the frameworks' and are sent to both, so that changing the backend does
+retrain's defaults win over the frameworks' and are sent to each, so that changing the backend does
 not change the algorithm. A synonym is another spelling of the key; both with different values is an
 error. For `sft`, a key without the mark is an error.
 """
@@ -212,8 +212,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def main() -> None:
     """Write the page to the file named, or to docs/configuration.md."""
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/configuration.md")
-    target.write_text(render(), encoding="utf-8")
+    write_page(render(), "docs/configuration.md")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from retrain.report.metric_names import METRICS, Metric
+from retrain.written_pages import write_page
 
 _INTRODUCTION = """\
 # Metrics
@@ -64,8 +63,7 @@ def _table(rows: Iterable[Metric]) -> str:
 
 def main() -> None:
     """Write the page to the file named, or to docs/metrics.md."""
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/metrics.md")
-    target.write_text(render(), encoding="utf-8")
+    write_page(render(), "docs/metrics.md")
 
 
 if __name__ == "__main__":
