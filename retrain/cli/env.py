@@ -63,10 +63,11 @@ def check(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Play short episodes of an environment with canned actions, and say what is wrong with it.
+    """Play an environment with canned actions and say what is wrong.
 
     The actions are answers, tool calls with right and wrong arguments, broken calls, blanks, odd
-    text and turns that are cut. The exit code is 1 where a promise is broken.
+    text and turns that are cut. Of several agents each is played in its turn, while the others give
+    the answer. The exit code is 1 where a promise is broken.
     """
     from retrain.testing.checking import Outcome, Subject, check_environment
 

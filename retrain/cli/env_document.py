@@ -21,7 +21,11 @@ def checks_document(environment: str, found: Sequence[Check]) -> dict[str, Any]:
                 "promise": check.promise,
                 "outcome": str(check.outcome),
                 "findings": [
-                    {"text": finding.text, "scripts": list(finding.scripts)}
+                    {
+                        "text": finding.text,
+                        "scripts": list(finding.scripts),
+                        "agents": list(finding.agents),
+                    }
                     for finding in check.findings
                 ],
             }

@@ -23,14 +23,20 @@ _NAMED = 4
 
 
 def print_checks(environment: str, found: Sequence[Check], console: Console) -> None:
-    """Print every promise and whether it holds, then what is wrong."""
+    """Print every promise and whether it holds, then what is wrong.
+
+    Why an agent of several could not be looked at is told once, not for every promise that holds.
+    """
+    told: set[tuple[str, tuple[str, ...]]] = set()
     for check in found:
         console.print(f"{check.outcome:<8} ", style=_STYLES[check.outcome], end="", highlight=False)
         _line(check.name, console)
         if check.outcome == "broken":
             _line(f"{_INDENT}{check.promise}", console, "dim")
         for finding in check.findings[:_FINDINGS]:
-            _print_finding(finding, console)
+            if check.outcome != "held" or (finding.text, finding.agents) not in told:
+                _print_finding(finding, console)
+            told.add((finding.text, finding.agents))
         if len(check.findings) > _FINDINGS:
             _line(f"{_INDENT}… and {len(check.findings) - _FINDINGS} more (--json)", console)
     broken = sum(check.outcome == "broken" for check in found)
@@ -42,6 +48,8 @@ def print_checks(environment: str, found: Sequence[Check], console: Console) -> 
 
 
 def _print_finding(finding: Finding, console: Console) -> None:
+    if finding.agents:
+        _line(f"{_INDENT}agents: {', '.join(finding.agents)}", console)
     shown = finding.scripts if len(finding.scripts) <= _NAMED else finding.scripts[:_NAMED]
     more = f" and {len(finding.scripts) - len(shown)} more" if shown != finding.scripts else ""
     if shown:

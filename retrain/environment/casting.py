@@ -39,12 +39,12 @@ class Casting:
         """Whether a match is more than one episode, and not just an environment's own affair."""
         return len(self.seats) > 1
 
-    def against(self, answer: str) -> Casting:
-        """The same match with the first seat alone, where all others always give one answer."""
-        first, others = self.seats[0], [agent for agent in self.agents if agent != self.seats[0]]
+    def against(self, answer: str, seat: str) -> Casting:
+        """The same match with one seat alone, where all others always give one answer."""
+        others = [agent for agent in self.agents if agent != seat]
         canned = PlayerFactory(_canned, {"answer": answer}, takes_seed=False)
         players = {**dict.fromkeys(others, canned), **self.players}
-        return Casting(self.agents, (first,), players=players)
+        return Casting(self.agents, (seat,), players=players)
 
 
 def make_casting(

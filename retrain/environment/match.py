@@ -1,26 +1,24 @@
 """`Match`: one play of an environment of several agents, whose seats are ordinary environments.
 
-A driver in a task of its own asks the environment who acts, tells each seat what it reads, and
-waits for its action. Nothing waits for ever: whatever ends the driver or a seat ends all of them.
+A driver in a task of its own plays the rounds, in which each seat is told what it reads and asked
+for its action. Nothing waits for ever: whatever ends the driver or a seat ends all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from contextvars import copy_context
-from typing import Any, TypeVar
+from typing import Any
 
 from retrain.environment.casting import Casting
-from retrain.environment.players import Player
+from retrain.environment.match_exchange import Exchange
+from retrain.environment.match_rounds import Rounds
 from retrain.environment.seat import LoneSeat, SeatEnvironment
 from retrain.environment.several_agents import Outcome
 from retrain.environment.several_agents_adapting import AdaptedAgents
-from retrain.errors import EnvironmentFailure, RetrainError, boundary
-from retrain.types import Action, Observation, StepResult, Task
-
-T = TypeVar("T")
+from retrain.errors import EnvironmentFailure, RetrainError
+from retrain.types import Action, StepResult, Task
 
 
 class SeatLost(EnvironmentFailure):
@@ -60,17 +58,13 @@ class Match:
         self.casting = casting
         self.seats = {agent: kind(self, agent) for agent in agents}
         self.lost: str | None = None
-        self._timeout = timeout
+        self._rounds = Rounds(environment, casting, agents, timeout)
+        self._exchange = Exchange()
         self._context = copy_context()
         self._driver: asyncio.Task[None] | None = None
-        self._players: dict[str, Player] = {}
-        self._told: dict[str, asyncio.Future[StepResult | None]] = {}
-        self._asked: dict[str, asyncio.Future[Action | None]] = {}
-        self._moved: dict[str, Outcome] = {}
         self._outcomes: Mapping[str, Outcome] = {}
         self._result: StepResult | None = None
         self._failure: RetrainError | None = None
-        self._closed = False
 
     @property
     def over(self) -> bool:
@@ -94,12 +88,10 @@ class Match:
             RetrainError: The match failed, or lost another seat.
         """
         if not self.over:
-            told = self._told.setdefault(agent, _future())
-            await asyncio.wait([told])
-            self._told.pop(agent, None)
-            if (said := told.result()) is not None and not self.over:
+            said = await self._exchange.told(agent)
+            if said is not None and not self.over:
                 return said
-        moved, earned = self._moved.get(agent, Outcome()), await self.outcome(agent)
+        moved, earned = self._rounds.earned.get(agent, Outcome()), await self.outcome(agent)
         return self._ended()._replace(reward=moved.reward, info={**moved.info, **earned.info})
 
     def act(self, agent: str, action: Action) -> None:
@@ -117,7 +109,7 @@ class Match:
             RetrainError: The match failed, or lost another seat.
         """
         if not self.over:
-            await asyncio.wait([self._told.setdefault(agent, _future())])
+            await self._exchange.end(agent)
         self._ended()
         return self._outcomes.get(agent, Outcome())
 
@@ -147,7 +139,7 @@ class Match:
         self._fail(SeatLost("the match was broken off"))
         driver = self._driver
         if driver is None:
-            await self._close()
+            await self._rounds.close()
         elif not driver.done():
             driver.cancel()
             try:
@@ -165,78 +157,26 @@ class Match:
             EnvironmentFailure: The environment could not be closed after a failure.
         """
         try:
-            result = await self._play(task, seed)
-            self._outcomes = await self._within("outcomes", self.environment.outcomes())
-            await self._close()
+            result = await self._rounds.play(task, seed, self._exchange.ask)
+            self._outcomes = await self._rounds.outcomes()
+            await self._rounds.close()
             self._result = result
-            self._wake()
+            self._exchange.wake()
         except RetrainError as failure:
             self._fail(failure)
         finally:
             self._fail(SeatLost("the match was broken off"))
-            await self._close()
-
-    async def _play(self, task: Task, seed: int) -> StepResult:
-        environment, gone = self.environment, set[str]()
-        players = self.casting.players.items()
-        async with boundary(EnvironmentFailure, "players"):
-            for agent, make in players:
-                self._players[agent] = make(agent, seed)
-        await self._within("reset", environment.reset(task, seed))
-        while acting := await self._within("acting", environment.acting()):
-            if barred := gone.intersection(acting):
-                raise EnvironmentFailure(f"acting named {min(barred)!r}, which has left the match")
-            actions = await self._actions(acting)
-            for agent, action in actions.items():
-                if action is not None:
-                    move = environment.step(agent, action)
-                    self._moved[agent] = await self._within(f"step of {agent!r}", move)
-                    continue
-                gone.add(agent)
-                if not await self._within("leave", environment.leave(agent)):
-                    return StepResult(Observation(), truncated=True)
-        return StepResult(Observation(), terminated=True)
-
-    async def _actions(self, acting: Sequence[str]) -> dict[str, Action | None]:
-        """What those who act do, in order; None where one has left."""
-        told = {a: await self._within("observe", self.environment.observe(a)) for a in acting}
-        for agent in self._taken(acting):
-            self._asked[agent] = _future()
-            moved = self._moved.pop(agent, Outcome())
-            told_now = StepResult(told[agent], moved.reward, info=moved.info)
-            self._told.setdefault(agent, _future()).set_result(told_now)
-        found: dict[str, Action | None] = {}
-        for agent in acting:
-            if agent in self._players:
-                act = self._players[agent].act(told[agent])
-                found[agent] = await self._within(f"agent {agent!r}", act)
-            else:
-                found[agent] = await self._asked[agent]
-        return found
-
-    def _taken(self, acting: Sequence[str]) -> list[str]:
-        return [agent for agent in acting if agent not in self._players]
+            await self._rounds.close()
 
     def _answer(self, agent: str, action: Action | None) -> None:
-        asked = self._asked.get(agent)
-        if asked is not None and not asked.done() and not self.over:
-            asked.set_result(action)
-
-    async def _within(self, what: str, call: Awaitable[T]) -> T:
-        async with boundary(EnvironmentFailure, what, timeout=self._timeout):
-            return await call
+        if not self.over:
+            self._exchange.answer(agent, action)
 
     def _fail(self, failure: RetrainError) -> None:
         """End it for every seat with a failure; nothing where it is over."""
         if not self.over:
             self._failure = failure
-            self._wake()
-
-    def _wake(self) -> None:
-        """Let every seat that waits see that the match is over."""
-        for told in self._told.values():
-            if not told.done():
-                told.set_result(None)
+            self._exchange.wake()
 
     def _ended(self) -> StepResult:
         """How it ended.
@@ -248,19 +188,3 @@ class Match:
             raise self._failure
         assert self._result is not None, "asked before the end"
         return self._result
-
-    async def _close(self) -> None:
-        """Close the environment and the players, once."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            for player in self._players.values():
-                with suppress(EnvironmentFailure):
-                    await self._within("close", player.close())
-        finally:
-            await self._within("close", self.environment.close())
-
-
-def _future() -> asyncio.Future[Any]:
-    return asyncio.get_running_loop().create_future()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
+from retrain.environment.seat import NeverActed
 from retrain.errors import RetrainError
 from retrain.testing.environment_playing import SCRIPTS, MakeEnvironment, Played, play
 from retrain.testing.wording import raised
@@ -61,6 +62,8 @@ class EnvironmentHooks:
             asked = copy.deepcopy(self.task) if task is None else task
             try:
                 return asyncio.run(play(made, script, self.answer, asked, self.seed))
+            except NeverActed as idle:
+                pytest.skip(str(idle))
             except RetrainError:
                 pytest.skip(f"{script!r} does not play: see test_every_answer_can_be_read")
 
@@ -68,10 +71,15 @@ class EnvironmentHooks:
 
 
 def finish(script: str, episode: Coroutine[Any, Any, T]) -> T:
-    """Run an episode to its end; a failure of the environment fails the test, in its own words."""
+    """Run an episode to its end; a failure of the environment fails the test, in its own words.
+
+    An agent that never came to act shows nothing, so the test is skipped.
+    """
     __tracebackhide__ = True
     try:
         return asyncio.run(episode)
+    except NeverActed as idle:
+        pytest.skip(str(idle))
     except RetrainError as error:
         failure = error
     raised(f"the episode {script!r} failed", failure, expected="an episode that plays")

@@ -250,6 +250,13 @@ async def test_tools_are_told_and_a_lone_seat_is_not_played() -> None:
 
 
 @pytest.mark.slow
-def test_env_check_plays_one_agent_against_canned_answers() -> None:
-    found = check_environment(Subject("nim_match:Nim", answer="take 2"), seconds=120.0)
-    assert {one.outcome for one in found} == {Outcome.HELD}
+def test_env_check_plays_each_agent_against_canned_answers() -> None:
+    found = check_environment(Subject("lopsided_match:Lopsided", answer="take 2"), seconds=120.0)
+    checks = {one.name: one for one in found}
+    broken = {name for name, one in checks.items() if one.outcome is Outcome.BROKEN}
+    assert broken == {"every answer can be read", "an episode plays through"}
+    assert {one.outcome for name, one in checks.items() if name not in broken} == {Outcome.HELD}
+    fault, idle = checks["every answer can be read"].findings
+    assert (fault.agents, fault.scripts) == (("second",), ("empty", "whitespace"))
+    assert "ValueError: the second says nothing" in fault.text
+    assert idle.agents == ("third",) and "the match was over before its first turn" in idle.text

@@ -127,7 +127,7 @@ def test_an_episode_that_hangs_is_a_finding_and_the_others_are_still_played() ->
     document = checked("Hangs", "--seconds", "3", "--live")
     found = broken(document)
     assert found["every answer can be read"]["findings"] == [
-        {"text": "it did not end within 3 s", "scripts": ["parse_error"]}
+        {"text": "it did not end within 3 s", "scripts": ["parse_error"], "agents": []}
     ]
     names = {one["name"]: one["outcome"] for one in document["checks"]}
     assert names["what was said stays"] == "held"
@@ -137,7 +137,7 @@ def test_an_episode_that_hangs_is_a_finding_and_the_others_are_still_played() ->
 def test_an_environment_that_ends_the_process_is_a_finding() -> None:
     found = broken(checked("Exits", "--live"))
     assert found["every answer can be read"]["findings"] == [
-        {"text": "it ended the process, with exit code 0", "scripts": ["cut"]}
+        {"text": "it ended the process, with exit code 0", "scripts": ["cut"], "agents": []}
     ]
 
 

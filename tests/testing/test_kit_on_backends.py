@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from slime_source import named_slime
 
 from retrain.testing import TapeBackendSuite
 
@@ -58,8 +58,7 @@ class TestSlimePort(OwnBackend):
 class TestSlimeItself(OwnBackend):
     @pytest.fixture(autouse=True)
     def needs_slime(self) -> None:
-        if not os.environ.get("RETRAIN_SLIME"):
-            pytest.skip("set RETRAIN_SLIME to a checkout of slime")
+        named_slime()
 
     def read_loss(self, recorded: Any) -> Any:
         from backends.slime.parity import read_loss

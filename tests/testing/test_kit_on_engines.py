@@ -66,7 +66,7 @@ class TestSGLangEngineOverTheEmbeddedServer(OverTheDemo):
     def url(self, demo_model: Path) -> Iterator[str]:
         for package in ("fastapi", "uvicorn", "aiohttp"):
             pytest.importorskip(package, reason="needs pip install 'retrain[serve,http]'")
-        from embedded_server import serving
+        from server_here import serving
 
         with serving(demo_model) as url:
             yield url

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -22,10 +22,12 @@ class Finding:
     Attributes:
         text: In plain words: what is wrong, what was expected, what came.
         scripts: The scripted episodes that show it; none where the check plays its own.
+        agents: Of several agents, those whose episodes show it.
     """
 
     text: str
     scripts: tuple[str, ...]
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,31 @@ def checks(promises: Mapping[str, str], ended: Iterable[Ended]) -> tuple[Check, 
         _check(name, promise, [one for one in known if one.test == name])
         for name, promise in promises.items()
     )
+
+
+def of_all_agents(found: Mapping[str, Sequence[Check]]) -> tuple[Check, ...]:
+    """Gather what was found in each agent's episodes into one check for each promise.
+
+    A promise holds where no agent's episodes break it; which ones could not be looked at is told.
+
+    Args:
+        found: By agent, the same promises in the same order.
+    """
+    agents = tuple(found)
+    together = zip(*found.values(), strict=True)
+    return tuple(_gathered(dict(zip(agents, one, strict=True))) for one in together)
+
+
+def _gathered(found: Mapping[str, Check]) -> Check:
+    outcomes = {check.outcome for check in found.values()}
+    worst = next(o for o in (Outcome.BROKEN, Outcome.HELD, Outcome.SKIPPED) if o in outcomes)
+    whose: dict[Finding, list[str]] = {}
+    for agent, check in sorted(found.items(), key=lambda item: item[1].outcome is not worst):
+        for finding in check.findings:
+            whose.setdefault(finding, []).append(agent)
+    findings = tuple(replace(one, agents=tuple(agents)) for one, agents in whose.items())
+    any_of_them = next(iter(found.values()))
+    return replace(any_of_them, outcome=worst, findings=findings)
 
 
 def _check(name: str, promise: str, ended: list[Ended]) -> Check:

@@ -12,13 +12,13 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any
 
 import retrain.testing
 from retrain.errors import ConfigError, RetrainError
-from retrain.testing.checking.findings import Check, Ended, Outcome, checks
-from retrain.testing.checking.subject import Subject, load_subject
+from retrain.testing.checking.findings import Check, Ended, Outcome, checks, of_all_agents
+from retrain.testing.checking.subject import Subject, agents_of
 
 SECONDS = 30.0
 """How long one scripted episode may take."""
@@ -91,6 +91,8 @@ class _Progress:
 def check_environment(subject: Subject, *, seconds: float = SECONDS) -> tuple[Check, ...]:
     """Play short episodes with canned actions, and say which promises hold.
 
+    Of several agents each is played in its turn, while the others give the subject's answer.
+
     Args:
         subject: The environment.
         seconds: How long one test may take.
@@ -105,7 +107,15 @@ def check_environment(subject: Subject, *, seconds: float = SECONDS) -> tuple[Ch
         RetrainError: The process that plays ended before it could play.
     """
     _ = retrain.testing.EnvironmentSuite
-    load_subject(subject)
+    agents = agents_of(subject)
+    if not agents:
+        return _check(subject, seconds)
+    found = {agent: _check(replace(subject, agent=agent), seconds) for agent in agents}
+    return of_all_agents(found)
+
+
+def _check(subject: Subject, seconds: float) -> tuple[Check, ...]:
+    """Run the suite, in as many processes as it takes."""
     progress = _Progress()
     for _ in range(GIVE_UP):
         fault = _run(subject, progress, seconds)

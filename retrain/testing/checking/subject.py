@@ -26,6 +26,7 @@ class Subject:
         answer: The text with which every episode ends.
         seed: The seed of the episodes.
         deterministic: Whether one seed and the same actions must give the same episode.
+        agent: Of several agents, whose seat is played, while the others give the answer.
     """
 
     environment: str
@@ -34,29 +35,45 @@ class Subject:
     answer: str = "The answer is 4."
     seed: int = 7
     deterministic: bool = True
+    agent: str | None = None
 
 
 def load_subject(subject: Subject) -> tuple[EnvironmentFactory, tuple[Task, Task] | None]:
     """Resolve what is named.
 
     Returns:
-        What makes the environment, and two tasks; None where the kit's own are to be played. Of
-        several agents the first one is played, and the others give the subject's answer.
+        What makes the environment, and two tasks; None where the kit's own are to be played.
 
     Raises:
         ConfigError: There is no such environment, or it cannot be made or called.
         DataError: The tasks cannot be read.
         MissingDependency: It needs a package that is not installed.
     """
+    factory, tasks = _found(subject)
+    casting = factory.casting
+    if casting is None or subject.agent is None:
+        return factory, tasks
+    return replace(factory, casting=casting.against(subject.answer, subject.agent)), tasks
+
+
+def agents_of(subject: Subject) -> tuple[str, ...]:
+    """The agents that are to be played each by itself; none where the environment has one seat.
+
+    Raises:
+        ConfigError, DataError, MissingDependency: As `load_subject`.
+    """
+    together = _found(subject)[0].together
+    return () if together is None else together.seats
+
+
+def _found(subject: Subject) -> tuple[EnvironmentFactory, tuple[Task, Task] | None]:
     from retrain.environment.registry import make_environment_factory
     from retrain.rollout.sources import jsonl_tasks
     from retrain.rollout.sources_rows import RowKeys
 
     if subject.environment.endswith(CONFIGS):
-        factory, tasks = _configured(Path(subject.environment))
-        return _for_one(factory, subject.answer), tasks
+        return _configured(Path(subject.environment))
     factory = make_environment_factory(subject.environment, subject.arguments)
-    factory = _for_one(factory, subject.answer)
     if subject.tasks is None:
         return factory, None
     return factory, _two(jsonl_tasks(Path(subject.tasks), RowKeys()))
@@ -71,12 +88,6 @@ def _configured(path: Path) -> tuple[EnvironmentFactory, tuple[Task, Task]]:
     section = config.environment
     factory = make_environment_factory(section.type, section.env_specific_config, section.agents)
     return factory, _two(make_tasks(config))
-
-
-def _for_one(factory: EnvironmentFactory, answer: str) -> EnvironmentFactory:
-    """What makes environments of one agent."""
-    casting = factory.together
-    return factory if casting is None else replace(factory, casting=casting.against(answer))
 
 
 def _two(tasks: tuple[Task, ...]) -> tuple[Task, Task]:

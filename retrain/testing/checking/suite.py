@@ -15,7 +15,7 @@ class TestEnvironment(EnvironmentSuite):
     factory: EnvironmentFactory
 
     def make_environment(self) -> Any:
-        """Make one as its author wrote it, not yet adapted; of several agents, the first's seat."""
+        """Make one as its author wrote it, not yet adapted; of several agents, the seat of one."""
         if self.factory.casting is not None:
             return self.factory()
         return self.factory.constructor(**self.factory.arguments)
