@@ -45,9 +45,17 @@ def plan_run(config: RunConfig) -> tuple[StagePlan, ...]:
         ConfigError: A stage cannot be planned.
     """
     stages = config.stage_configs() or (("", config),)
-    return tuple(
-        StagePlan(name, load_backend(stage.algorithm.backend).plan(stage)) for name, stage in stages
-    )
+    return tuple(StagePlan(name, _plan(name, stage)) for name, stage in stages)
+
+
+def _plan(name: str, stage: RunConfig) -> Plan:
+    backend = load_backend(stage.algorithm.backend)
+    try:
+        return backend.plan(stage)
+    except ConfigError as error:
+        if not name:
+            raise
+        raise ConfigError(f"stage {name}: {error}") from error
 
 
 def train(
@@ -179,7 +187,8 @@ def _sum_up(run_dir: Path) -> None:
         return
     from retrain.report.page.writing import write_report
 
-    odd = (RetrainError, OSError, ArithmeticError, ValueError, LookupError, TypeError)
+    odd: tuple[type[Exception], ...] = (RetrainError, OSError, ArithmeticError, ValueError)
+    odd += (LookupError, TypeError, RecursionError)
     for what, write in (("curve was drawn", plot_curve), ("report was written", write_report)):
         try:
             write(run_dir)

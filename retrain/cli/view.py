@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,9 +42,19 @@ def view(
     most: Annotated[
         int, typer.Option("--most", min=1, help="With --html: most episodes in the file.")
     ] = 256,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--images",
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Show pictures of this folder too; may be given several times.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at a run: its episodes token by token, and its curves while it goes on.
+    """Look at a run in the browser, token by token, live.
 
     The page is served to this machine only. Stops on Ctrl-C.
     """
@@ -52,15 +63,24 @@ def view(
     places = find_runs(run)
     title = run.expanduser().absolute().name
     if html is not None:
-        _write(html, places, title, most, as_json)
+        _write(html, places, title, most, as_json, images=images or ())
         return
-    _serve(places, title, port, browser, as_json, find=lambda: find_runs(run))
+    find = partial(find_runs, run)
+    _serve(places, title, port, browser, as_json, find=find, images=images or ())
 
 
-def _write(path: Path, places: Sequence[RunPlace], title: str, most: int, as_json: bool) -> None:
+def _write(
+    path: Path,
+    places: Sequence[RunPlace],
+    title: str,
+    most: int,
+    as_json: bool,
+    *,
+    images: Sequence[Path],
+) -> None:
     from retrain.view.single_file import write_single_file
 
-    written = write_single_file(path, places, title=title, most=most)
+    written = write_single_file(path, places, title=title, most=most, images=images)
     if as_json:
         facts = {"file": str(path), "episodes": written.episodes, "of": written.of}
         typer.echo(json.dumps(facts))
@@ -77,6 +97,7 @@ def _serve(
     as_json: bool,
     *,
     find: Callable[[], Sequence[RunPlace]],
+    images: Sequence[Path],
 ) -> None:
     try:
         from retrain.view.serving import bind, serve
@@ -94,7 +115,7 @@ def _serve(
             _open(url)
 
     try:
-        serve(places, title, bind(port), find=find, when_ready=ready)
+        serve(places, title, bind(port), find=find, when_ready=ready, images=images)
     except KeyboardInterrupt:
         return
 

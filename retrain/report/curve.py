@@ -7,8 +7,9 @@ from pathlib import Path
 from retrain.errors import DataError, MissingDependency, RunFolderError
 from retrain.report.atomic import replacing
 from retrain.report.metrics import read_metrics
-from retrain.report.run_folder import CONFIG, CURVE, METRICS
+from retrain.report.run_folder import CURVE, METRICS
 from retrain.report.series import Series
+from retrain.report.written_config import read_written_config
 
 DRAWN = ("reward/mean", "success", "eval/success", "train/loss")
 """The metrics of the large panel; the loss only where there is no other (supervised runs)."""
@@ -48,12 +49,8 @@ def plot_curve(run_dir: Path) -> Path:
 
 def experiment_name(run_dir: Path) -> str:
     """The run's `experiment_name`; the folder's name where its configuration gives none."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        config = YAML(typ="safe").load((run_dir / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError):
-        config = None
-    name = config.get("experiment_name") if isinstance(config, dict) else None
+        name = read_written_config(run_dir).get("experiment_name")
+    except DataError:
+        name = None
     return str(name) if name else run_dir.absolute().name

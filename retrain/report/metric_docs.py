@@ -31,7 +31,7 @@ _GROUPS = {
 }
 _NOTES = {
     "Training": """\
-On slime, `sft` logs no `train/entropy`; `train/logprob_abs_diff_current` is TRL's alone. Both
+On slime, `sft` logs no `train/entropy`, and nothing logs `train/logprob_abs_diff_current`. All
 leave out what the algorithm does not have, such as `train/kl` without a KL term.
 """,
     "Agents": """\

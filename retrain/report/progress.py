@@ -128,13 +128,14 @@ def headline(metrics: Mapping[str, float]) -> dict[str, str]:
     """The few metrics that a progress line has room for, formatted; absent ones left out.
 
     The loss stands there only where nothing was rolled out: under reinforcement learning it says
-    little.
+    little. The held-out reward stands there only where the environment reports no success.
     """
     rolled_out = any(name in metrics for name in _HEADLINE)
+    solved = metrics.get("eval/success") is not None
     return {
         label: form.format(metrics[name])
         for name, (label, form) in (_HEADLINE if rolled_out else _SUPERVISED).items()
-        if metrics.get(name) is not None
+        if metrics.get(name) is not None and not (solved and name == "eval/reward/mean")
     }
 
 
@@ -142,6 +143,7 @@ _HEADLINE = {
     "reward/mean": ("reward", "{:+.3f}"),
     "success": ("success", "{:.2f}"),
     "eval/success": ("held-out", "{:.2f}"),
+    "eval/reward/mean": ("held-out reward", "{:+.3f}"),
     "response/tokens": ("tokens", "{:.0f}"),
     "rollout/tokens_per_second": ("tokens/s", "{:,.0f}"),
     "rollout/dropped": ("dropped", "{:.0f}"),

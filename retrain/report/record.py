@@ -15,6 +15,7 @@ from retrain.report.metrics import MetricRow, metric_row
 from retrain.report.provenance import Beginning, read_beginnings
 from retrain.report.result import read_result
 from retrain.report.run_folder import CONFIG, METRICS
+from retrain.report.written_config import read_written_config
 
 _MOST_PROBLEMS = 10
 
@@ -125,23 +126,11 @@ def _state(folder: Path, problems: list[str]) -> RunState:
 
 
 def _config(folder: Path, problems: list[str]) -> Mapping[str, Any]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    path = folder / CONFIG
     try:
-        found = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        problems.append(f"{path}: is missing, so its settings are not known")
+        return read_written_config(folder)
+    except DataError as error:
+        problems.append(str(error))
         return {}
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        problems.append(f"{path}: cannot be read ({first}), so its settings are not known")
-        return {}
-    if isinstance(found, Mapping):
-        return found
-    problems.append(f"{path}: holds no mapping, so its settings are not known")
-    return {}
 
 
 def _rows(path: Path, problems: list[str]) -> list[MetricRow]:

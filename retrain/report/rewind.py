@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retrain.errors import RunFolderError
@@ -13,11 +13,11 @@ from retrain.report.jsonl import Line, ends_torn, read_lines
 from retrain.report.metrics import iteration_of
 
 SUPERSEDED = "superseded"
-_SAMPLES_FILE = re.compile(r"(?:.+-)?(\d+)\.jsonl")
+_ITERATION_FILE = re.compile(r"(?:.+-)?(\d+)\.jsonl")
 
 
-def move_aside(folder: Path, metrics: str, samples: str, iteration: int) -> Path | None:
-    """Move the rows and sample files of later iterations, and a torn last line, aside.
+def move_aside(folder: Path, metrics: str, parts: Sequence[str], iteration: int) -> Path | None:
+    """Move the rows and files of later iterations, and a torn last line, aside.
 
     A copy of what goes is on disk before anything is taken away, so a process killed in between
     leaves rows in two places at worst, and the next call completes the move.
@@ -25,7 +25,8 @@ def move_aside(folder: Path, metrics: str, samples: str, iteration: int) -> Path
     Args:
         folder: The run folder.
         metrics: Name of the metrics file in it.
-        samples: Name of the samples folder in it.
+        parts: Names of the folders in it that hold files of iterations, `ITERATION.jsonl` or
+            `SPLIT-ITERATION.jsonl`.
         iteration: The last iteration that stays.
 
     Returns:
@@ -37,15 +38,16 @@ def move_aside(folder: Path, metrics: str, samples: str, iteration: int) -> Path
     """
     try:
         kept, gone = _split(folder / metrics, iteration)
-        files = sorted(_later_samples(folder / samples, iteration))
-        if not gone and not files:
+        files = {part: sorted(_later(folder / part, iteration)) for part in parts}
+        if not gone and not any(files.values()):
             _end_with_newline(folder / metrics, kept)
             return None
         aside = _next_folder(folder / SUPERSEDED)
         if gone:
             replace_bytes(aside / metrics, b"\n".join(gone))
             replace_bytes(folder / metrics, _joined(kept))
-        _move(files, aside / samples)
+        for part, later in files.items():
+            _move(later, aside / part)
     except OSError as error:
         if isinstance(error, RunFolderError):
             raise
@@ -67,10 +69,10 @@ def _stays(path: Path, line: Line, iteration: int) -> bool:
     return not line.torn and iteration_of(path, line) <= iteration
 
 
-def _later_samples(folder: Path, iteration: int) -> Iterator[Path]:
+def _later(folder: Path, iteration: int) -> Iterator[Path]:
     if folder.is_dir():
         for path in folder.iterdir():
-            match = _SAMPLES_FILE.fullmatch(path.name)
+            match = _ITERATION_FILE.fullmatch(path.name)
             if match and int(match[1]) > iteration:
                 yield path
 

@@ -4,7 +4,7 @@ config.yaml              the resolved configuration, credentials redacted
 plan.json                what the framework received
 metrics.jsonl            one row per iteration and source; append-only, the source of truth
 samples/ITERATION.jsonl  the samples of an iteration; eval-ITERATION.jsonl those of an evaluation
-trainer_logprobs/ITERATION.jsonl  what the trainer says of their tokens; TRL writes it
+trainer_logprobs/ITERATION.jsonl  what the trainer says of their tokens; trl, torch
 state/                   result.json, once the run has ended
 checkpoints/             weights and optimizer, made by the backend
 superseded/NUMBER/       what a resume moved aside, because it came after the checkpoint
@@ -27,6 +27,7 @@ from retrain.report.folder_tree import make_folders, unmake
 from retrain.report.provenance import PROVENANCE, add_beginning
 from retrain.report.rewind import move_aside
 from retrain.report.terminal import one_line
+from retrain.report.trainer_logprobs import TRAINER_LOGPROBS
 
 CONFIG = "config.yaml"
 PLAN = "plan.json"
@@ -202,7 +203,7 @@ class RunFolder:
             DataError: metrics.jsonl holds a line that is no metrics row.
             RunFolderError: The folder cannot be written.
         """
-        aside = move_aside(self.path, METRICS, SAMPLES, iteration)
+        aside = move_aside(self.path, METRICS, (SAMPLES, TRAINER_LOGPROBS), iteration)
         if aside is not None:
             self.log_event(f"moved what followed iteration {iteration} to {aside.name}")
         return aside

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, linear_regression
 
 from retrain.report.metrics import MetricRow
+
+LARGEST = 1e300
+"""Values beyond it are left out like those that are not finite: a span of two of them overflows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class Series:
 
     Attributes:
         iterations: [N] rising.
-        values: [N] finite.
+        values: [N] finite, at most `LARGEST` in size.
     """
 
     iterations: tuple[int, ...]
@@ -28,7 +30,7 @@ class Series:
         found: dict[int, float] = {}
         for row in rows:
             value = row.values.get(name)
-            if value is not None and math.isfinite(value):
+            if value is not None and abs(value) <= LARGEST:
                 found[row.iteration] = float(value)
         iterations = tuple(sorted(found))
         return cls(iterations, tuple(found[iteration] for iteration in iterations))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from threading import Lock
 
 from retrain.errors import DataError
@@ -11,6 +13,7 @@ from retrain.view.charts import charts
 from retrain.view.documents import Document, episode_document, list_row
 from retrain.view.following import Following
 from retrain.view.listing import Listing, list_episodes
+from retrain.view.pictures import Picture, Pictures, picture_id
 from retrain.view.query import Query
 from retrain.view.reading import read_episode, read_rows
 from retrain.view.requests import Window
@@ -29,9 +32,15 @@ class Answers:
         following: The run.
     """
 
-    def __init__(self, following: Following) -> None:
-        """Answer about a run."""
+    def __init__(self, following: Following, images: Sequence[Path] = ()) -> None:
+        """Answer about a run.
+
+        Args:
+            following: The run.
+            images: Folders beside the run's whose pictures may be shown.
+        """
         self.following = following
+        self._pictures = Pictures([following.place.folder, *images])
         self._lists: OrderedDict[tuple[Query, int], Listing] = OrderedDict()
         self._lock = Lock()
 
@@ -59,7 +68,23 @@ class Answers:
         Raises:
             DataError: There is none of that name, or it cannot be read.
         """
-        return episode_document(read_episode(self.following.index, id))
+        return episode_document(read_episode(self.following.index, id), self._pictures)
+
+    def picture(self, id: str, image: str) -> Picture:
+        """One of the images that an episode shows.
+
+        Args:
+            id: The episode.
+            image: Its `picture_id`.
+
+        Raises:
+            DataError: There is none of that name, or it is not shown.
+        """
+        streams = read_episode(self.following.index, id).streams
+        for source in (source for stream in streams for source in stream.images):
+            if picture_id(source) == image:
+                return self._pictures.read(source)
+        raise DataError(f"{id} shows no image {image!r:.40}")
 
     def raw(self, id: str) -> Document:
         """The rows of one episode as they stand in the file.

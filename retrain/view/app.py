@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Any
 
 from fastapi import FastAPI, Request
-from pydantic_core import to_json
 from starlette.responses import Response, StreamingResponse
 
 from retrain.errors import DataError
 from retrain.view.assets import TYPES, read_asset
+from retrain.view.encoding import encoded
 from retrain.view.following import Following
 from retrain.view.requests import BadRequest, read_query, read_window
 from retrain.view.security import LocalOnly
@@ -71,6 +71,11 @@ def _serve_runs(app: FastAPI, shown: ShownRuns, title: str) -> None:
     async def episode(run: str, id: str) -> Response:
         return await _answer(shown.of(run).episode, id)
 
+    @app.get("/api/image/{run}/{id}/{image}")
+    async def picture(run: str, id: str, image: str) -> Response:
+        found = await asyncio.to_thread(shown.of(run).picture, id, image)
+        return Response(found.data, media_type=found.kind)
+
     @app.get("/api/raw/{run}/{id}")
     async def raw(run: str, id: str) -> Response:
         return await _answer(shown.of(run).raw, id)
@@ -100,7 +105,7 @@ async def _events(runs: ShownRuns, following: Following, request: Request) -> As
         stamp = (*following.stamp, runs.names)
         if stamp != shown:
             shown, quiet = stamp, 0.0
-            yield b"event: change\ndata: " + to_json(stamp) + b"\n\n"
+            yield b"event: change\ndata: " + encoded(stamp) + b"\n\n"
         elif quiet >= _HEARTBEAT_SECONDS:
             quiet = 0.0
             yield b": still here\n\n"
@@ -114,8 +119,7 @@ async def _answer(ask: Any, *given: Any) -> Response:
 
 
 def _json(value: Any) -> Response:
-    body = to_json(value, inf_nan_mode="null", serialize_unknown=True)
-    return Response(body, media_type="application/json")
+    return Response(encoded(value), media_type="application/json")
 
 
 def _file(name: str) -> Response:
@@ -125,6 +129,6 @@ def _file(name: str) -> Response:
 
 def _refuse(status: int) -> Any:
     async def answer(request: Request, error: Exception) -> Response:
-        return Response(to_json({"error": str(error)}), status, media_type="application/json")
+        return Response(encoded({"error": str(error)}), status, media_type="application/json")
 
     return answer

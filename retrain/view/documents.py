@@ -9,6 +9,7 @@ from typing import Any
 from retrain.view.episode import Episode, Span, Stream
 from retrain.view.groups import GroupSummary
 from retrain.view.listing import FileHead, ListRow, LoneEpisode
+from retrain.view.pictures import Pictures
 from retrain.view.scan import SamplesFile
 from retrain.view.summary import EpisodeSummary
 
@@ -80,8 +81,13 @@ def summary_document(episode: EpisodeSummary) -> Document:
     }
 
 
-def episode_document(episode: Episode) -> Document:
-    """A whole episode."""
+def episode_document(episode: Episode, pictures: Pictures) -> Document:
+    """A whole episode.
+
+    Args:
+        episode: The episode.
+        pictures: Say which of its images are shown.
+    """
     summary = episode.summary
     return {
         **summary_document(summary),
@@ -91,7 +97,7 @@ def episode_document(episode: Episode) -> Document:
         "normalised": dict(episode.normalised),
         "component_failures": dict(episode.component_failures),
         "mask_faults": list(summary.mask_faults),
-        "streams": [_stream(stream) for stream in episode.streams],
+        "streams": [_stream(stream, pictures) for stream in episode.streams],
         "prompt": episode.prompt,
         "label": episode.label,
         "metadata": episode.metadata,
@@ -102,7 +108,7 @@ def episode_document(episode: Episode) -> Document:
     }
 
 
-def _stream(stream: Stream) -> Document:
+def _stream(stream: Stream, pictures: Pictures) -> Document:
     return {
         "ids": stream.ids[:MOST_TOKENS],
         "texts": stream.texts[:MOST_TOKENS],
@@ -112,7 +118,7 @@ def _stream(stream: Stream) -> Document:
         "spans": [_span(span) for span in stream.spans if span.start < MOST_TOKENS],
         "left_out": max(0, len(stream.ids) - MOST_TOKENS),
         "exact": stream.exact,
-        "images": stream.images,
+        "images": [pictures.document(image) for image in stream.images],
     }
 
 

@@ -64,7 +64,7 @@ class Stream:
         spans: Who wrote what, in order; together they cover the stream.
         exact: False where the run did not record which token wrote which characters: then the
             first token of a span has its whole text.
-        images: Names of the images that it shows, each at most 300 characters.
+        images: The images that it shows, in their order: paths, addresses or `data:` URIs.
     """
 
     ids: tuple[int, ...]

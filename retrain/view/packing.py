@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 
 from retrain.errors import DataError
+from retrain.view.album import Album
 from retrain.view.answers import Answers
 from retrain.view.documents import Document, list_row
 from retrain.view.following import Following
@@ -35,20 +37,21 @@ class Packed:
     of: int
 
 
-def pack(places: Sequence[RunPlace], title: str, most: int) -> Packed:
+def pack(places: Sequence[RunPlace], title: str, most: int, images: Sequence[Path] = ()) -> Packed:
     """Collect what a file holds; the last run is served first.
 
     Args:
         places: The runs.
         title: What the page calls them together.
         most: Most episodes, all runs together.
+        images: Folders beside the runs' whose pictures may be shown.
     """
-    runs, held, total = [], 0, 0
+    runs, held, total, album = [], 0, 0, Album()
     for place in reversed(places):
         following = Following(place)
         following.look()
         chosen = choose(following.index, most - held)
-        runs.append(_run(following, chosen))
+        runs.append(_run(Answers(following, images), chosen, album))
         held += sum(len(group.episodes) for _, group in chosen)
         total += following.index.state.episodes
     return Packed({"title": title, "runs": runs[::-1]}, held, total)
@@ -84,8 +87,9 @@ def _by_turns(files: Sequence[SamplesFile]) -> Iterator[tuple[SamplesFile, Group
         yield from ((file, g) for file, g in zip(files, groups, strict=True) if g is not None)
 
 
-def _run(following: Following, chosen: Sequence[tuple[SamplesFile, GroupSummary]]) -> Document:
-    answers = Answers(following)
+def _run(
+    answers: Answers, chosen: Sequence[tuple[SamplesFile, GroupSummary]], album: Album
+) -> Document:
     ids = [episode.id for _, group in chosen for episode in group.episodes]
     groups = [group.id for _, group in chosen]
     run = answers.run()
@@ -94,12 +98,14 @@ def _run(following: Following, chosen: Sequence[tuple[SamplesFile, GroupSummary]
             f"This file holds {len(ids)} of {run['episodes']} episodes: whole groups, spread over "
             "the run."
         )
+    episodes = dict(_told(answers.episode, ids))
     return {
-        "name": following.place.name,
+        "name": answers.following.place.name,
         "run": run,
         "charts": answers.charts(),
         "rows": list(_rows(chosen)),
-        "episodes": dict(_told(answers.episode, ids)),
+        "episodes": episodes,
+        "images": album.collect(answers, episodes),
         "raw": dict(_told(answers.raw, ids)),
         "groups": dict(_told(answers.group, groups)),
     }

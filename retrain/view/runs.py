@@ -8,6 +8,7 @@ from pathlib import Path
 
 from retrain.errors import DataError
 from retrain.report.run_folder import CONFIG, METRICS, SAMPLES
+from retrain.report.terminal import one_line
 
 STAGES = "stages"
 _MARKS = (METRICS, SAMPLES, CONFIG)
@@ -18,7 +19,8 @@ class RunPlace:
     """A run to look at.
 
     Attributes:
-        name: The stage's name; the folder's where the run has no stages.
+        name: The stage's name; the folder's where the run has no stages. What cannot be shown of it
+            is escaped.
         folder: Where it is.
     """
 
@@ -44,13 +46,13 @@ def find_runs(path: str | Path) -> tuple[RunPlace, ...]:
     except OSError:
         stages = []
     if stages:
-        return tuple(RunPlace(stage.name, stage) for stage in sorted(stages, key=_begun))
+        return tuple(RunPlace(one_line(stage.name), stage) for stage in sorted(stages, key=_begun))
     if not _is_run(folder):
         raise DataError(
             f"{path} holds no run (no {METRICS}, no {SAMPLES}/, no {CONFIG}); name the output_dir "
             "of a run"
         )
-    return (RunPlace(folder.name, folder),)
+    return (RunPlace(one_line(folder.name), folder),)
 
 
 def _is_run(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import uvicorn
 
@@ -83,6 +84,7 @@ def serve(
     *,
     find: Callable[[], Sequence[RunPlace]],
     when_ready: Callable[[str], None],
+    images: Sequence[Path] = (),
 ) -> None:
     """Show runs until told to stop.
 
@@ -92,6 +94,7 @@ def serve(
         listening: The port that was taken.
         find: Finds the runs that there are later: stages begin one after the other.
         when_ready: Called with the page's URL once it is there.
+        images: Folders beside the runs' whose pictures may be shown.
 
     Raises:
         KeyboardInterrupt: Ctrl-C ended it, in good order.
@@ -99,7 +102,7 @@ def serve(
     url = f"http://{HOST}:{listening.getsockname()[1]}/"
     runs = [Following(place) for place in places]
     runs[-1].start()
-    server = ViewServer(ShownRuns(runs, find), title, lambda: when_ready(url))
+    server = ViewServer(ShownRuns(runs, find, images), title, lambda: when_ready(url))
     try:
         server.run(sockets=[listening])
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Lock
 
 from retrain.errors import DataError
@@ -15,15 +16,20 @@ class ShownRuns:
     """The stages of a run, or the one run; each is followed once somebody asks for it."""
 
     def __init__(
-        self, runs: Sequence[Following], find: Callable[[], Sequence[RunPlace]] | None = None
+        self,
+        runs: Sequence[Following],
+        find: Callable[[], Sequence[RunPlace]] | None = None,
+        images: Sequence[Path] = (),
     ) -> None:
         """Show some runs.
 
         Args:
             runs: Those that there are now.
             find: Finds those that there are later; by default no more appear.
+            images: Folders beside the runs' whose pictures may be shown.
         """
-        self._answers = {run.place.name: Answers(run) for run in runs}
+        self._images = images
+        self._answers = {run.place.name: Answers(run, images) for run in runs}
         self._names = tuple(self._answers)
         self._find = find
         self._stopped = False
@@ -45,7 +51,7 @@ class ShownRuns:
         with self._lock:
             for place in places:
                 if not self._stopped and place.name not in self._answers:
-                    self._answers[place.name] = Answers(Following(place))
+                    self._answers[place.name] = Answers(Following(place), self._images)
             self._names = tuple(p.name for p in places if p.name in self._answers)
 
     def of(self, name: str) -> Answers:

@@ -14,11 +14,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic_core import to_json
-
 from retrain.errors import RunFolderError
 from retrain.report.atomic import replace_bytes
 from retrain.view.assets import read_asset
+from retrain.view.encoding import encoded
 from retrain.view.packing import Packed, pack
 from retrain.view.runs import RunPlace
 
@@ -28,7 +27,9 @@ _STYLE = re.compile(r'<link rel="stylesheet" href="/assets/(\w+\.css)">\n')
 _OTHERS = re.compile(r'<(?:link rel="(?:icon|modulepreload)"|script type="module").*\n')
 
 
-def write_single_file(path: Path, places: Sequence[RunPlace], *, title: str, most: int) -> Packed:
+def write_single_file(
+    path: Path, places: Sequence[RunPlace], *, title: str, most: int, images: Sequence[Path] = ()
+) -> Packed:
     """Write a run into one HTML file.
 
     Args:
@@ -36,6 +37,7 @@ def write_single_file(path: Path, places: Sequence[RunPlace], *, title: str, mos
         places: The runs.
         title: What the page calls them together.
         most: Most episodes in it.
+        images: Folders beside the runs' whose pictures may stand in it.
 
     Returns:
         What it holds.
@@ -43,7 +45,7 @@ def write_single_file(path: Path, places: Sequence[RunPlace], *, title: str, mos
     Raises:
         RunFolderError: The file cannot be written.
     """
-    packed = pack(places, title, most)
+    packed = pack(places, title, most, images)
     try:
         replace_bytes(path, single_page(packed).encode("utf-8", "replace"))
     except OSError as error:
@@ -58,7 +60,7 @@ def single_page(packed: Packed) -> str:
     script = bundle("main")
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
@@ -71,8 +73,7 @@ def single_page(packed: Packed) -> str:
 
 def data_block(document: object) -> str:
     """JSON that can stand in a script element: nothing in it ends or comments the element."""
-    text = to_json(document, inf_nan_mode="null", serialize_unknown=True).decode()
-    return text.replace("<", "\\u003c")
+    return encoded(document).decode().replace("<", "\\u003c")
 
 
 def bundle(entry: str) -> str:

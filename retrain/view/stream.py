@@ -12,8 +12,6 @@ from retrain.view.lines import BrokenLine
 from retrain.view.mask_check import mask_faults
 from retrain.view.summary import NOTES
 
-_LONGEST_IMAGE = 300
-
 
 def read_stream(row: Fields, first_turn: int, trainer: Sequence[Any] | None = None) -> Stream:
     """The stream of a row.
@@ -48,9 +46,9 @@ def read_stream(row: Fields, first_turn: int, trainer: Sequence[Any] | None = No
 
 
 def _images(notes: Fields) -> tuple[str, ...]:
-    """What a stream's images are called; one that stands in the row itself is cut."""
+    """What a stream's images are called; one that stands in the row itself is a `data:` URI."""
     value = notes.get("images")
-    return tuple(str(image)[:_LONGEST_IMAGE] for image in value) if isinstance(value, list) else ()
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _spans(turns: Iterable[Fields], turn: int, prompt: int, end: int) -> Iterable[Span]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
+
+from byte_text import encode
 
 from retrain.errors import Boundary, EpisodeError
 from retrain.sample import Status
@@ -19,23 +20,6 @@ from retrain.types import (
     Trajectory,
     Turn,
 )
-
-
-def encode(text: str) -> tuple[int, ...]:
-    return tuple(text.encode())
-
-
-def decode(ids: Sequence[int]) -> str:
-    return bytes(ids).decode(errors="replace")
-
-
-class ByteRenderer:
-    """The part of a renderer that the conversion uses."""
-
-    pad_token_id = 0
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return decode(ids)
 
 
 def turn(said: str, reply: str = "", **fields: Any) -> Turn:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from byte_episodes import ByteRenderer, decode, episode, turn
+from byte_episodes import episode, turn
+from byte_text import ByteRenderer, decode
 
 from bridges.data_format import DataFormatBridge
 from retrain.errors import Boundary, EpisodeError

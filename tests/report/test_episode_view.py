@@ -3,7 +3,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from byte_episodes import ByteRenderer, decode, encode, episode, turn
+from byte_episodes import episode, turn
+from byte_text import ByteRenderer, decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console

@@ -1,10 +1,11 @@
 import io
 import os
-import pty
 import subprocess
 import sys
 
-from retrain.report.progress import Pace, PlainProgress, duration, make_progress
+from terminals import run_on_terminal
+
+from retrain.report.progress import Pace, PlainProgress, duration, headline, make_progress
 
 DRIVE = """
 from retrain.report.progress import make_progress
@@ -42,6 +43,11 @@ def test_a_pipe_gets_one_plain_line_per_iteration() -> None:
     ]
 
 
+def test_a_held_out_reward_is_shown_where_no_success_is_reported() -> None:
+    assert headline({"eval/reward/mean": 0.5}) == {"held-out reward": "+0.500"}
+    assert headline({"eval/reward/mean": 0.5, "eval/success": 0.25}) == {"held-out": "0.25"}
+
+
 def test_a_process_without_a_terminal_writes_no_control_characters() -> None:
     done = subprocess.run([sys.executable, "-c", DRIVE], capture_output=True, check=True)
     text = done.stderr.decode()
@@ -58,30 +64,16 @@ def test_a_stream_that_cannot_encode_gets_escapes() -> None:
     assert raw.getvalue() == b"\\xe9 \\u27e6\n"
 
 
-def run_on_terminal(terminal: str) -> str:
-    main, side = pty.openpty()
+def driven_on(terminal: str) -> str:
     environment = {**os.environ, "TERM": terminal, "COLUMNS": "80"}
     command = [sys.executable, "-c", DRIVE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, env=environment) as process:
-        os.close(side)
-        chunks = []
-        while True:
-            try:
-                chunk = os.read(main, 65536)
-            except OSError:
-                break
-            if not chunk:
-                break
-            chunks.append(chunk)
-        assert process.stdout is not None
-        assert process.stdout.read() == b"data\n"
-        assert process.wait() == 0
-    os.close(main)
-    return b"".join(chunks).decode()
+    done = run_on_terminal(command, streams=("stderr",), environment=environment)
+    assert (done.code, done.piped) == (0, "data\n")
+    return done.terminal
 
 
 def test_a_terminal_gets_a_bar_and_its_cursor_back() -> None:
-    text = run_on_terminal("xterm-256color")
+    text = driven_on("xterm-256color")
     assert "calc [red]" in text
     assert "reward +0.750  success 0.50  tokens/s 1,234" in text
     assert "3/3" in text
@@ -90,7 +82,7 @@ def test_a_terminal_gets_a_bar_and_its_cursor_back() -> None:
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines() -> None:
-    text = run_on_terminal("dumb")
+    text = driven_on("dumb")
     assert "\x1b" not in text
     assert "iteration 3/3" in text
 

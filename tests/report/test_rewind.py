@@ -12,6 +12,11 @@ from hypothesis import strategies as st
 from retrain.errors import DataError
 from retrain.report.metrics import MetricsLog, read_metrics
 from retrain.report.run_folder import RunFolder
+from retrain.report.trainer_logprobs import (
+    TrainerRow,
+    read_trainer_logprobs,
+    write_trainer_logprobs,
+)
 
 WRITE_UNTIL_KILLED = """
 import sys
@@ -54,6 +59,19 @@ def test_later_rows_and_samples_move_aside_and_nothing_is_lost(run: RunFolder) -
     assert (run.samples / "2.jsonl").read_text() == "2\n"
     assert (run.samples / "notes.txt").exists()
     assert "moved what followed iteration 2 to 001" in run.events.read_text()
+
+
+def test_the_trainers_logprobs_of_later_iterations_move_aside_too(run: RunFolder) -> None:
+    for iteration in range(5):
+        write_trainer_logprobs(run.path, iteration, [TrainerRow(0, 0, [-float(iteration)])])
+    aside = run.rewind(3)
+    assert aside is not None
+    assert read_trainer_logprobs(run.path, 4, 0, 0) is None
+    assert read_trainer_logprobs(run.path, 3, 0, 0) == [-3.0]
+    assert read_trainer_logprobs(aside, 4, 0, 0) == [-4.0]
+    write_trainer_logprobs(run.path, 4, [TrainerRow(1, 0, [-9.0])])
+    again = run.rewind(3)
+    assert again is not None and read_trainer_logprobs(again, 4, 1, 0) == [-9.0]
 
 
 def test_every_rewind_has_a_folder_of_its_own(run: RunFolder) -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from byte_episodes import ByteRenderer, decode, encode, episode, turn
+from byte_episodes import episode, turn
+from byte_text import ByteRenderer, decode, encode
 
 from bridges.data_format import DataFormatBridge
 from retrain.errors import DataError, RunFolderError

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byte_episodes import ByteRenderer, decode, encode, episode, group, turn
+from byte_episodes import episode, group, turn
+from byte_text import ByteRenderer, decode, encode
 
 from bridges import DataFormatBridge
 from retrain.report.batch_metrics import batch_metrics

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recorded_runs import HOSTILE, record
+from terminals import run_on_terminal
 from typer.testing import CliRunner
 
 from retrain.cli.main import app
@@ -90,23 +89,11 @@ def test_a_text_cannot_forge_the_mask(run: Path) -> None:
 
 def on_a_terminal(run: Path, **env: str) -> str:
     """What the command writes on a terminal of its own."""
-    owner, terminal = pty.openpty()
     words = [sys.executable, "-m", "retrain", "show", str(run), "--sample", "4.3"]
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     given = {**kept, "TERM": "xterm-256color", "COLUMNS": "100", "PYTHONPATH": str(ROOT), **env}
-    with subprocess.Popen(words, stdout=terminal, stderr=terminal, env=given, cwd=ROOT):
-        os.close(terminal)
-        read = bytearray()
-        while True:
-            try:
-                part = os.read(owner, 65536)
-            except OSError:
-                break
-            if not part:
-                break
-            read += part
-    os.close(owner)
-    return read.decode()
+    both = ("stdout", "stderr")
+    return run_on_terminal(words, streams=both, folder=ROOT, environment=given).terminal
 
 
 def test_a_terminal_has_colours_and_nothing_else_that_steers_it(run: Path) -> None:

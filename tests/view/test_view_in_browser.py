@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from headless import Page, chromium, open_page
+from small_png import png
 from viewed_runs import HOSTILE, episode, turn, varied, write_iteration, write_run
 
+from retrain.types import Segment
 from retrain.view.runs import find_runs
 from retrain.view.single_file import write_single_file
 
@@ -230,6 +232,24 @@ async def test_a_single_file_shows_the_same_from_disk(page: Page, folder: Path) 
     await page.press("Escape")
     await page.press("v")
     assert await page.until("document.querySelectorAll('.chart path').length")
+    assert page.complaints == []
+
+
+async def test_the_images_of_an_episode_are_drawn(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    cat = tmp_path / "run" / "cat.png"
+    cat.write_bytes(png(200))
+    images = (str(cat), "https://example.org/dog.png")
+    shown = episode(segments=(Segment(tuple(b"look "), (turn("a cat"),), images),))
+    write_iteration(tmp_path / "run", 1, [shown])
+    path = tmp_path / "run.html"
+    write_single_file(path, find_runs(tmp_path / "run"), title="cats", most=9)
+    await opened(page, path.as_uri(), "sample=1.1")
+    gallery = "document.querySelector('.gallery')"
+    assert await page.until(f"{gallery}?.querySelector('img')?.naturalWidth") == 8
+    assert "dog.png is not fetched" in await page.run(f"{gallery}.innerText")
+    pressed = f"{gallery}.querySelector('button').ariaPressed === 'true'"
+    await page.click(".gallery button", until=pressed)
     assert page.complaints == []
 
 

@@ -8,12 +8,12 @@ import httpx
 import pytest
 from viewed_runs import episode, right, turn, varied, write_iteration, wrong
 
-from retrain.types import Segment
 from retrain.view.app import make_app
 from retrain.view.documents import episode_document
 from retrain.view.following import Following
 from retrain.view.index import RunIndex
 from retrain.view.packing import pack
+from retrain.view.pictures import Pictures
 from retrain.view.reading import read_episode
 from retrain.view.runs import find_runs
 from retrain.view.shown_runs import ShownRuns
@@ -42,14 +42,7 @@ def test_the_episodes_of_an_agent_are_compared_with_each_other(
     index = RunIndex.read(tmp_path)
     assert index.files[0].groups[0].zero_variance is flat
     assert [e.agent for e in index.episodes] == ["black", "white"] * 2
-    assert episode_document(read_episode(index, "1.2"))["agent"] == "white"
-
-
-def test_the_images_of_an_episode_are_named(tmp_path: Path) -> None:
-    segment = Segment(tuple(b"look "), (turn("a cat"),), ("cat.png", "x" * 5000))
-    write_iteration(tmp_path, 1, [episode(segments=(segment,))])
-    (stream,) = read_episode(RunIndex.read(tmp_path), "1.1").streams
-    assert [len(name) for name in stream.images] == [len("cat.png"), 300]
+    assert episode_document(read_episode(index, "1.2"), Pictures([]))["agent"] == "white"
 
 
 def changed(tmp_path: Path, change: dict[str, Any], turn_change: dict[str, Any]) -> RunIndex:

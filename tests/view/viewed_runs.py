@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from byte_text import ByteRenderer, decode
+
 from bridges.data_format import DataFormatBridge
 from retrain.errors import Boundary, EpisodeError
 from retrain.report.batch_metrics import batch_metrics
@@ -34,20 +36,7 @@ HOSTILE = (
 """What must be shown and must not do anything."""
 
 
-def decode(ids: Sequence[int]) -> str:
-    return bytes(ids).decode(errors="replace")
-
-
-class Bytes:
-    """The part of a renderer that the conversion uses."""
-
-    pad_token_id = 0
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return decode(ids)
-
-
-BRIDGE = DataFormatBridge(Bytes())  # type: ignore[arg-type]
+BRIDGE = DataFormatBridge(ByteRenderer())  # type: ignore[arg-type]
 
 
 def turn(said: str, reply: str = "", *, version: str = "1", **fields: Any) -> Turn:

@@ -1,6 +1,7 @@
 // An episode as a conversation: one block per author and turn.
 
 import { h } from "./dom.js";
+import { gallery } from "./gallery.js";
 import { growing, oneLine } from "./inert.js";
 import { json } from "./json.js";
 import { count, signed } from "./numbers.js";
@@ -8,8 +9,8 @@ import { spanTokens } from "./tokens.js";
 
 const NAMES = { prompt: "Prompt", model: "Model", environment: "Environment" };
 
-/** The blocks of all segments. */
-export function conversation(episode, watcher) {
+/** The blocks of all segments; `sourceOf` gives the address of an image. */
+export function conversation(episode, watcher, sourceOf) {
   if (episode.turns === 0) {
     return h("p", { class: "nothing" }, "It ended before the model's first turn: its tokens only keep its place in the batch.");
   }
@@ -19,7 +20,7 @@ export function conversation(episode, watcher) {
     inexact ? h("p", { class: "fault" }, "This run did not record which token wrote which characters: each stretch shows its text on its first token.") : null,
     ...episode.streams.flatMap((stream, place) => [
       several ? h("p", { class: "segment-head" }, `Segment ${place + 1} of ${episode.streams.length}: the history was rewritten here`) : null,
-      stream.images.length ? details(stream.images.length === 1 ? "1 image" : `${count(stream.images.length)} images`, stream.images) : null,
+      stream.images.length ? gallery(stream.images, sourceOf) : null,
       ...stream.spans.map((span) => block(episode, place, span, watcher)),
       stream.left_out ? h("p", { class: "fault" }, `${count(stream.left_out)} more tokens are not shown.`) : null,
     ]),

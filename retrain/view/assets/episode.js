@@ -66,7 +66,7 @@ export function makeEpisode(element, tip, source) {
   async function contentOf(pane, run, mine) {
     if (pane === "group") return showGroup(source, run, mine);
     if (pane === "raw") return raw(source, run, mine.id);
-    return conversation(mine, watcher);
+    return conversation(mine, watcher, (image) => source.image(run, mine.id, image));
   }
 
   function showTools() {

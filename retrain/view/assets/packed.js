@@ -1,6 +1,6 @@
 // The data of a single file: the same answers as the server's, from what the file holds.
 
-/** Answer from the file: {title, runs: [{name, run, charts, rows, episodes, raw, groups}]}. */
+/** Answer from the file: {title, runs: [{name, run, charts, rows, episodes, images, raw, groups}]}. */
 export function packedSource(packed) {
   const runs = new Map(packed.runs.map((run) => [run.name, run]));
   for (const run of packed.runs) {
@@ -18,6 +18,7 @@ export function packedSource(packed) {
     run: async (run) => runs.get(run).run,
     list: async (run, query) => window(listed(runs.get(run).rows, query), query),
     episode: (run, id) => answer(run, "episodes", id),
+    image: (run, id, image) => runs.get(run).images[image] ?? null,
     raw: (run, id) => answer(run, "raw", id),
     group: (run, id) => answer(run, "groups", id),
     charts: async (run) => runs.get(run).charts,

@@ -11,6 +11,7 @@ function servedSource() {
     run: (run) => ask(path("run", run)),
     list: (run, query) => ask(`${path("list", run)}?${new URLSearchParams(query)}`),
     episode: (run, id) => ask(path("episode", run, id)),
+    image: (run, id, image) => path("image", run, id, image),
     raw: (run, id) => ask(path("raw", run, id)),
     group: (run, id) => ask(path("group", run, id)),
     charts: (run) => ask(path("charts", run)),
