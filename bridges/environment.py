@@ -12,6 +12,7 @@ from typing import Any
 
 from bridges.episode import Episode
 from bridges.limits import EpisodeLimits
+from bridges.stopping import strings_for
 from retrain.engine.base import InferenceEngine, SamplingParams
 from retrain.environment import registry
 from retrain.environment.base import Environment, ToolSchema
@@ -119,7 +120,8 @@ class EnvironmentBridge:
             missing package and an executor without workers are raised.
         """
         stops = params.stop_token_ids | self.renderer.stop_token_ids
-        params = replace(params, stop_token_ids=stops)
+        strings = strings_for(self.renderer, self.limits.stop_strings)
+        params = replace(params, stop_token_ids=stops, stop_strings=strings)
         begin = partial(
             Episode, self.renderer, self.make_environment, self.limits, task, engine, params, seed
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from bridges.history import History, images_of, make_history
 from bridges.limits import EpisodeLimits
-from bridges.stopping import cut_behind
+from bridges.stopping import cut_behind, ended_too_soon
 from bridges.stream import EpisodeStream
 from retrain.engine.base import Generation, InferenceEngine, SamplingParams
 from retrain.environment.base import Environment
@@ -160,7 +160,10 @@ class Episode:
         attempts = self.limits.engine_retries + 1
         for attempt in range(1, attempts + 1):
             try:
-                return await self._ask(params, turn_seed)
+                generation = await self._ask(params, turn_seed)
+                if not ended_too_soon(generation, params):
+                    return generation
+                return await self._ask(replace(params, stop_strings=None), turn_seed)
             except EngineFailure:
                 if attempt == attempts:
                     raise

@@ -6,8 +6,40 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from retrain.engine.base import Generation
+from retrain.engine.base import Generation, SamplingParams
+from retrain.engine.stop_strings import StopStrings
+from retrain.rendering.base import Renderer
 from retrain.types import FinishReason
+
+
+def strings_for(renderer: Renderer, texts: Sequence[str]) -> StopStrings | None:
+    """The stop strings that engines may be told of; None where an engine could end too soon.
+
+    Engines look for a text in what they have decoded so far, or in the last few tokens. Where every
+    token has fixed bytes, a text that stands there stands in the whole turn too, and stays there
+    whatever follows. Other decoders strip spaces, or take bytes back that turn out to be no
+    character.
+
+    Args:
+        renderer: The model's renderer.
+        texts: `rollout.stop_strings`.
+    """
+    if not texts or not renderer.decodes_bytes or any("\ufffd" in text for text in texts):
+        return None
+    return StopStrings(tuple(texts), renderer.decode)
+
+
+def ended_too_soon(generation: Generation, params: SamplingParams) -> bool:
+    """Whether a turn ended neither on a stop token nor behind a stop string that stands in it.
+
+    Args:
+        generation: What an engine wrote.
+        params: How it was asked to; without stop strings it cannot have ended so.
+    """
+    if params.stop_strings is None or generation.finish_reason is not FinishReason.STOP:
+        return False
+    ids = generation.output_ids
+    return ids[-1] not in params.stop_token_ids and not params.stop_strings.in_text_of(ids)
 
 
 def cut_behind(
@@ -16,7 +48,8 @@ def cut_behind(
     """A turn without what follows the token that completes a stop string.
 
     That token stays whole, so what is trained on is what was sampled; text of it behind the string
-    stays too. Whatever the engine wrote behind it is left out, on every engine alike.
+    stays too. Whatever the engine wrote behind it is left out, on every engine alike, whether it
+    ends turns there by itself or not.
 
     Args:
         generation: What the engine wrote; one that was aborted goes on later, and is not cut.

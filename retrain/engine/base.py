@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from retrain.engine.stop_strings import StopStrings
 from retrain.types import FinishReason
 
 
@@ -19,6 +20,8 @@ class SamplingParams:
         top_p: Nucleus; 1.0 is off.
         top_k: -1 is off.
         stop_token_ids: Writing any of these ends the turn; the token is kept in the output.
+        stop_strings: Texts behind which an engine may end the turn, though not before the token
+            that completes one, which is kept too; None is none.
     """
 
     max_tokens: int
@@ -26,6 +29,7 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = -1
     stop_token_ids: frozenset[int] = frozenset()
+    stop_strings: StopStrings | None = None
 
 
 @dataclass(frozen=True, slots=True)
