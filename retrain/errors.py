@@ -15,12 +15,15 @@ reward, rendering or backend. It is attributed once, where that boundary is cros
 from __future__ import annotations
 
 import asyncio
+import re
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 
 from retrain.pausing import Deadline, holding
@@ -133,6 +136,30 @@ class EpisodeError:
         """Turn a failure into data."""
         text = "".join(traceback.format_exception(failure))
         return cls(failure.boundary, str(failure), text)
+
+    @property
+    def place(self) -> str:
+        """The innermost line of the user's own code, as "FILE:LINE"; empty where there is none.
+
+        Neither this package's files count as such, nor installed packages' and Python's own. Of
+        exceptions that caused each other, the first one is looked at.
+        """
+        for section in self.traceback.split("\nTraceback (most recent call last):"):
+            frames = re.findall(r'^ *File "([^"<>]+)", line (\d+)', section, re.MULTILINE)
+            own = [f"{file}:{line}" for file, line in frames if not file.startswith(_NOT_THE_USERS)]
+            if own:
+                return own[-1]
+        return ""
+
+
+_CODE = Path(__file__).parent
+_NOT_THE_USERS = tuple(
+    f"{folder}/"
+    for folder in (
+        *(_CODE.parent / name for name in (_CODE.name, "bridges", "backends")),
+        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    )
+)
 
 
 def boundary(

@@ -36,6 +36,8 @@ def load_tokenizer(config: RunConfig, model_dir: str | Path | None = None) -> An
     """
     transformers = _transformers()
     name = str(model_dir or config.model.tokenizer or config.model.name_or_path)
+    if Path(name).is_absolute() and not Path(name).is_dir():
+        raise ConfigError(f"model.name_or_path: {name!r} is no folder")
     try:
         return transformers.AutoTokenizer.from_pretrained(
             name, trust_remote_code=config.model.trust_remote_code, **_revision(config, model_dir)

@@ -16,7 +16,7 @@ Examples:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Show what is installed and what can run here, with the command that mends the rest.
+    """Show what can run here, and the command that mends the rest.
 
     Exits with 1 where no backend can train.
     """

@@ -69,12 +69,12 @@ def evaluate(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play the tasks of `evaluation:` and report mean reward, success and pass@k.
+    """Play held-out tasks: mean reward, success and pass@k.
 
-    Without an `evaluation:` section the tasks are those of prompt_source. The same seed, weights
-    and sampling play the same episodes as the evaluations during training. An episode solves its
-    task where info["success"] is above 0.5, or, where the environment reports none, by its reward.
-    Failed episodes are counted and leave every mean.
+    The tasks are those of `evaluation:`, or of prompt_source where there is none. The same seed,
+    weights and sampling play the same episodes as the evaluations during training. An episode
+    solves its task where info["success"] is above 0.5, or, where the environment reports none, by
+    its reward. Failed episodes are counted and leave every mean.
     """
     from retrain.cli.playing import checkpoint_weights, playable, require_same_model
     from retrain.compose import compose, failure_policy, load_engine

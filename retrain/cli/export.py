@@ -23,10 +23,10 @@ def export(
         typer.Argument(metavar="TO", help="What to write; must not exist.", show_default=False),
     ],
 ) -> None:
-    """Write the newest weights of a run in Hugging Face's format, adapters merged.
+    """Write a run's newest weights as a Hugging Face folder.
 
-    A finished run gives its final weights, an unfinished one those of its newest checkpoint. Of a
-    run with stages the last finished stage is exported.
+    Adapters are merged. A finished run gives its final weights, an unfinished one those of its
+    newest checkpoint. Of a run with stages the last finished stage is exported.
     """
     from retrain.compose import load_backend
     from retrain.config import load_config

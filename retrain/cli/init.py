@@ -22,9 +22,10 @@ def init(
         str, typer.Option("--like", metavar="KIND", help="tool, game, mcp or single-turn.")
     ] = "tool",
 ) -> None:
-    """Make a project: environment, reward, configuration, test and README.
+    """Make a project to start from.
 
-    It trains at once, on a small model that its prepare.py makes: no GPU and no download.
+    It has an environment, a reward, a configuration, a test and a README. It trains at once, on a
+    small model that its prepare.py makes: no GPU and no download.
     """
     from retrain.scaffold import make_project
 

@@ -79,17 +79,23 @@ def require_runnable(inspections: Iterable[Inspection]) -> None:
     Raises:
         ConfigError: Listing every error.
     """
-    lines = [
-        f"stage {found.name}: {problem}" if found.name else str(problem)
-        for found in inspections
-        for problem in found.plan.errors
-    ]
-    if lines:
-        raise ConfigError("\n".join(lines))
+    stages: dict[str, dict[str, None]] = {}
+    for found in inspections:
+        for problem in found.plan.errors:
+            stages.setdefault(str(problem), {})[found.name] = None
+    if stages:
+        raise ConfigError("\n".join(f"{_of(names)}{text}" for text, names in stages.items()))
+
+
+def _of(stages: Iterable[str]) -> str:
+    names = [name for name in stages if name]
+    return f"stage{'s' * (len(names) > 1)} {', '.join(names)}: " if names else ""
 
 
 def _with(plan: Plan, *problems: Problem) -> Plan:
-    return replace(plan, problems=(*plan.problems, *problems))
+    known = {str(problem) for problem in plan.problems}
+    new = (problem for problem in problems if str(problem) not in known)
+    return replace(plan, problems=(*plan.problems, *new))
 
 
 def _preview(composition: Composition) -> tuple[Preview | None, list[Problem]]:
@@ -114,5 +120,6 @@ def _episode_problems(played: Preview) -> list[Problem]:
     if episode is None or episode.error is None:
         return []
     certain = not episode.turns or episode.error.boundary is Boundary.RENDERING
-    reason = f"the episode of task {episode.task.id!r} fails: {episode.error.reason}"
+    place = f" ({episode.error.place})" if episode.error.place else ""
+    reason = f"the episode of task {episode.task.id!r} fails: {episode.error.reason}{place}"
     return [make_problem(str(episode.error.boundary), reason, stops=certain)]

@@ -57,13 +57,14 @@ def parity(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what every installed backend trains on, given the same engine answers.
+    """Compare what the backends train on, row by row.
 
-    A tape is played through each backend's own path up to its loss: tokens, masks, logprobs,
-    rewards and advantages must be the tape's, sample by sample, and the weights of the tokens in
-    the loss are compared. Exits with 1 where anything differs that no framework's own rule of
-    aggregation explains, where nothing can be read, and where the configured backend, or one that
-    --backend names, refuses the configuration. Another one that refuses it is shown.
+    A tape, the same engine answers for all, is played through each backend's own path up to its
+    loss: tokens, masks, logprobs, rewards and advantages must be the tape's, sample by sample, and
+    the weights of the tokens in the loss are compared. Exits with 1 where anything differs that no
+    framework's own rule of aggregation explains, where nothing can be read, and where the
+    configured backend, or one that --backend names, refuses the configuration. Another one that
+    refuses it is shown.
     """
     from retrain.cli.playing import playable
     from retrain.compose import compose, load_backend
@@ -158,4 +159,6 @@ def _outcome(
         return BackendOutcome(name, refused=str(error))
     except RetrainError as error:
         return BackendOutcome(name, failed=str(error))
+    except ImportError as error:
+        return BackendOutcome(name, failed=f"its framework cannot be imported: {error}")
     return outcome_of(rows, reading, composition.renderer.decode)

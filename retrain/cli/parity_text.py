@@ -91,13 +91,24 @@ def _verdict(report: ParityReport) -> str:
     tokens = sum(len(row.tokens) for row in report.expected)
     begin = f"{len(report.expected):,} samples, {tokens:,} tokens: "
     if report.differences:
-        return f"{begin}{len(report.differences):,} differences"
+        return f"{begin}{len(report.differences):,} differences{_changed(report)}"
     if not report.readings:
         return f"{begin}nothing could be compared"
     *others, last = [reading.backend for reading in report.readings]
     names = f"{', '.join(['the tape', *others])} and {last}"
     missing = [f"; {o.backend} {_missing(o)}" for o in report.outcomes if o.reading is None]
     return f"{begin}identical on {names}{''.join(missing)}"
+
+
+def _changed(report: ParityReport) -> str:
+    """What to look at where the backends agree with one another, and not with the tape."""
+    names = [reading.backend for reading in report.readings]
+    if len(names) < 2 or len({digest(reading.rows) for reading in report.readings}) > 1:
+        return ""
+    return (
+        f"; {', '.join(names[:-1])} and {names[-1]} agree with one another, so what differs is the "
+        "model, the environment, the rewards or the settings: see the warnings"
+    )
 
 
 def _say(text: str, console: Console, *, bold: bool = False) -> None:

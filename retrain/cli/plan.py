@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +23,10 @@ Examples:
   retrain plan config.yaml --json | jq '.stages[0].arguments'"""
 
 
+_WIDTH = 160
+"""Columns of a comparison where no terminal says how many there are: three backends fit."""
+
+
 def plan(
     config: ConfigFile,
     backend: Backend = None,
@@ -34,11 +40,12 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a training would do; nothing is trained or written, and no weights are loaded.
+    """Show what a training would do, without training.
 
-    Shown are the resolved configuration, what the framework receives, the sizes, one episode with
-    its mask, and what cannot be honoured. The episode runs the real environment, chat template and
-    rewards. Exits with 2 where the training could not run.
+    Nothing is written, and no weights are loaded. Shown are the resolved configuration, what the
+    framework receives, the sizes, one episode with its mask, and what cannot be honoured. The
+    episode runs the real environment, chat template and rewards. Exits with 2 where the training
+    could not run.
 
     With --compare: what each backend's framework is told for every key, what it cannot honour, and
     the defaults that it does not share; no framework but the chosen one need be installed.
@@ -86,6 +93,7 @@ def _compare(run: RunConfig, *, as_json: bool) -> None:
 
     from retrain.cli.compare_text import print_comparison
 
-    console = Console()
+    known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(width=None if known else _WIDTH)
     for comparison in found:
         print_comparison(comparison, console)

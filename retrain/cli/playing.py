@@ -50,9 +50,10 @@ def checkpoint_weights(folder: Path) -> Path:
             f"--checkpoint {folder}: holds an adapter without its base; write whole weights with: "
             "retrain export RUN TO"
         )
+    lack = "holds no config.json" if folder.is_dir() else "is no folder"
     raise ConfigError(
-        f"--checkpoint {folder}: holds no config.json; name a folder of Hugging Face weights, such "
-        "as RUN/model or RUN/checkpoints/checkpoint-20"
+        f"--checkpoint {folder}: {lack}; name a run folder, or a folder of Hugging Face weights, "
+        "such as RUN/model or RUN/checkpoints/checkpoint-20"
     )
 
 

@@ -33,8 +33,9 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write one self-contained page: curves, episodes, failures, timings, versions, settings.
+    """Write a page about a run, or about several side by side.
 
+    It holds curves, episodes, failures, timings, versions and settings, and needs no other file.
     Every run has its page since it ended; this writes it again, or compares runs in one page. Of a
     run with stages the newest stage is taken; name RUN/stages/NAME for another.
     """

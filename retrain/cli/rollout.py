@@ -63,7 +63,7 @@ def rollout(
     overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play episodes and show them, with the tokens that training would train on.
+    """Play episodes and show which tokens would be trained on.
 
     The tasks are the first ones that training would draw. A configuration with stages plays its
     last stage with `model:`, or with the weights of --checkpoint. A replay needs no model's

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from retrain.report.attempts import FINISHED
 from retrain.report.batch_metrics import batch_metrics
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ def summary_line(groups: Sequence[Group], seconds: float) -> str:
     metrics = batch_metrics(groups, seconds=seconds)
     episodes, failed = metrics["rollout/episodes"], metrics["rollout/failed"]
     reward, success = metrics.get("reward/mean"), metrics.get("success")
+    unscored = sum(
+        episode.status in FINISHED and episode.reward is None
+        for group in groups
+        for episode in group.trajectories
+    )
     facts = [
         f"{episodes:.0f} episodes",
         "reward unknown" if reward is None else f"reward {reward:+.3f}",
         *([] if success is None else [f"success {success:.2f}"]),
         f"{failed:.0f} failed",
+        *([f"{unscored} without a reward"] if unscored else []),
         f"{metrics['rollout/truncated']:.0f} truncated",
         f"{metrics['rollout/tokens']:,.0f} tokens in {seconds:.1f} s",
         f"{metrics['rollout/tokens_per_second']:,.0f} tokens/s",

@@ -73,9 +73,10 @@ def serve(
         bool, typer.Option("--json", help="Print the line that says it is ready as JSON.")
     ] = False,
 ) -> None:
-    """Serve a model as a SGLang server would: to slime, or to rollout and eval.
+    """Serve a model as a SGLang server would, without a GPU.
 
-    Prints one line with its URL once it answers. Stops on Ctrl-C and SIGTERM.
+    slime, rollout, eval and training on torch can ask it. Prints one line with its URL once it
+    answers. Stops on Ctrl-C and SIGTERM.
     """
     if with_parent:
         _exit_with_parent()

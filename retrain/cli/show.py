@@ -43,10 +43,11 @@ def show(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run: its metrics and where to look, the episodes of an iteration, or one episode.
+    """Show a run, an iteration or an episode in the terminal.
 
-    Tokens that are trained on are green, all others dim; without colours (in a pipe, with NO_COLOR)
-    they stand in ⟦ ⟧. Of a run with stages the newest is shown; name RUN/stages/NAME for another.
+    Of a run its metrics and where to look; of an iteration its episodes. Tokens that are trained on
+    are green, all others dim; without colours (in a pipe, with NO_COLOR) they stand in ⟦ ⟧. Of a
+    run with stages the newest is shown; name RUN/stages/NAME for another.
     """
     if sample is not None and iteration is not None:
         raise ConfigError("--sample names its iteration itself; leave out --iteration")

@@ -114,6 +114,12 @@ def _gpus(plan: Plan) -> str:
     return f"{train} that train + {plan.sizes['gpus'] - train} that generate"
 
 
+def _tokens_per_pass(plan: Plan) -> str:
+    processes = plan.sizes["processes"]
+    each = plan.sizes["tokens_per_pass"] // processes
+    return f"{processes} processes x torch_micro_batch_tokens {each}"
+
+
 _ARITHMETIC = {
     "iterations": _iterations,
     "rollouts_per_iteration": _rollouts,
@@ -122,6 +128,7 @@ _ARITHMETIC = {
     "optimizer_steps": _steps,
     "micro_batch": _micro_batch,
     "longest_row_tokens": _longest_row,
+    "tokens_per_pass": _tokens_per_pass,
     "max_tokens_per_gpu": _tokens_per_gpu,
     "training_gpus": _training_gpus,
     "model_copies": _copies,

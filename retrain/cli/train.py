@@ -72,7 +72,7 @@ def train(
     if not Launch.of().first:
         return
     _report(run, result, Console())
-    _next_step(result, config, overrides or ())
+    _next_step(run, result, config, overrides or ())
     if result.interrupted:
         chosen = [] if backend is None else ["--backend", backend]
         command = _command("train", config, overrides or (), *chosen, "--resume")
@@ -95,7 +95,8 @@ def _report(run: RunConfig, result: RunResult, console: Console) -> None:
         typer.echo(f"report: {page}")
 
 
-def _next_step(result: RunResult, config: Path, overrides: Sequence[str]) -> None:
+def _next_step(run: RunConfig, result: RunResult, config: Path, overrides: Sequence[str]) -> None:
+    typer.echo(f"look at it: {shlex.join(['retrain', 'view', str(run.output_dir)])}")
     options = ["--checkpoint", str(result.model_dir.absolute()), "-n", "4"]
     typer.echo(f"see it play: {_command('rollout', config, overrides, *options)}")
 

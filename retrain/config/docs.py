@@ -66,7 +66,8 @@ it inherits. Its run folder is `<output_dir>/stages/NAME`.
 
 - A section whose `type` the stage changes (`environment`, `prompt_source`) is replaced as a whole.
 - A key replaces its synonyms, and `num_epochs` replaces `num_iterations`.
-- An `sft` stage inherits only the hyperparameters that mean something to it.
+- An `sft` stage inherits only the hyperparameters that mean something to it, but all `trl_X`: write
+  what only `grpo` knows (`trl_use_vllm`) into its own stage.
 - A stage that names its own `algorithm.backend` keeps it, whatever `--backend` says.
 - `experiment_name`, `output_dir` and `stages` cannot stand in a stage.
 """

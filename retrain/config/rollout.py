@@ -88,8 +88,9 @@ class RolloutConfig(Section):
 
     engine: NameOrMapping = Field(
         default="transformers",
-        description="what writes the turns of `rollout` and `eval`: transformers, sglang, openai, "
-        "vllm or package.module:function, alone or as {name: …, urls: …}",
+        description="what writes the turns of `rollout` and `eval`, and in training on torch: "
+        "transformers, sglang, openai, vllm or package.module:function, alone or as {name: …, "
+        "urls: …}",
     )
     owner: Literal["retrain", "slime"] = Field(
         default="retrain",
@@ -143,7 +144,7 @@ class RolloutConfig(Section):
     asynchronous: bool = Field(
         default=False,
         description="collect the next batch while this one is trained on; its weights are then at "
-        "least one update old. slime, or TRL with trl_vllm_mode: server",
+        "least one update old. slime, TRL with trl_vllm_mode: server, or torch with servers",
     )
     failure: FailureConfig = Field(default_factory=FailureConfig, description="see below")
     engine_retries: int = Field(default=2, ge=0, description="retries of a turn, same seed")

@@ -207,7 +207,7 @@ class Vocabulary(Section):
         Row(
             "how the KL divergence is estimated (Schulman, Approximating KL Divergence)",
             Word(note="k3 only"),
-            Word("kl_loss_type", False, "k3 is low_var_kl"),
+            Word("kl_loss_type", False, "never low_var_kl, which is k3 cut at 10"),
         ),
     ] = "k3"
     clip_eps_low: Annotated[

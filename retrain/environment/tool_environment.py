@@ -16,7 +16,7 @@ from retrain.environment.tool_text import images_beside
 from retrain.environment.toolbox import Toolbox
 from retrain.environment.tools import Tool
 from retrain.errors import ConfigError
-from retrain.registry import load_object
+from retrain.registry import allow_working_directory, load_object
 from retrain.types import Action, Message, Observation, StepResult, Task, ToolCall
 
 Score: TypeAlias = "float | tuple[float, Mapping[str, Any]]"
@@ -186,6 +186,8 @@ class ToolEnvironment(Environment):
 
 @lru_cache(maxsize=256)
 def _as_tool(thing: Tool | Callable[..., Any] | str) -> Tool:
+    if isinstance(thing, str):
+        allow_working_directory()
     loaded: Any = load_object(thing, f"tool {thing!r}") if isinstance(thing, str) else thing
     return loaded if isinstance(loaded, Tool) else Tool(loaded)
 
