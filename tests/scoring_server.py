@@ -6,7 +6,8 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from aiohttp import web
@@ -83,6 +84,23 @@ class ScoringServer:
             return await behaviour(request, body)
         finally:
             self._at_once -= 1
+
+
+Serve = Callable[[Behaviour], ScoringServer]
+"""Starts a server that always answers so."""
+
+
+@contextmanager
+def scoring_servers() -> Iterator[Serve]:
+    """Starts servers, and closes them at the end."""
+    with ExitStack() as closed:
+
+        def start(always: Behaviour) -> ScoringServer:
+            server = ScoringServer(always)
+            closed.callback(server.close)
+            return server
+
+        yield start
 
 
 def says(

@@ -1,4 +1,4 @@
-"""A random Qwen3-VL of 67,000 parameters, as a model folder, and pictures for it."""
+"""A random Qwen-VL of some 67,000 parameters, as a model folder, and pictures for it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,26 @@ VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"
 CHAT = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 PATCH = 16
 
+_QWEN2_VISION = {"embed_dim": 16, "hidden_size": 32, "mlp_ratio": 2}
+_QWEN2_5_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "out_hidden_size": 32,
+    "window_size": 4 * PATCH,
+    "fullatt_block_indexes": [1],
+}
+_QWEN3_VISION = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "out_hidden_size": 32,
+    "deepstack_visual_indexes": [0],
+    "num_position_embeddings": 64,
+}
+VISIONS = {"qwen2_vl": _QWEN2_VISION, "qwen2_5_vl": _QWEN2_5_VISION, "qwen3_vl": _QWEN3_VISION}
+"""By model type, what its vision tower has of its own."""
 
-def make_tiny_vlm(folder: Path) -> Path:
+
+def make_tiny_vlm(folder: Path, kind: str = "qwen3_vl") -> Path:
     """Write the model, its tokenizer, its image processor and Qwen3-VL's chat template."""
     import torch
     from transformers import AutoConfig, AutoModelForImageTextToText, GenerationConfig
@@ -23,7 +41,7 @@ def make_tiny_vlm(folder: Path) -> Path:
     tokenizer = bytes_tokenizer()
     torch.manual_seed(0)
     model = AutoModelForImageTextToText.from_config(
-        AutoConfig.for_model("qwen3_vl", **_sizes(tokenizer))
+        AutoConfig.for_model(kind, **_sizes(tokenizer, VISIONS[kind]))
     )
     with torch.no_grad():
         for parameter in model.parameters():
@@ -59,7 +77,7 @@ def bytes_tokenizer() -> Any:
     )
 
 
-def _sizes(tokenizer: Any) -> dict[str, Any]:
+def _sizes(tokenizer: Any, vision: dict[str, Any]) -> dict[str, Any]:
     start, end, image, video = (tokenizer.convert_tokens_to_ids(text) for text in VISION)
     rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
     return {
@@ -79,15 +97,11 @@ def _sizes(tokenizer: Any) -> dict[str, Any]:
         },
         "vision_config": {
             "depth": 2,
-            "hidden_size": 16,
             "num_heads": 2,
-            "intermediate_size": 32,
             "patch_size": PATCH,
             "spatial_merge_size": 2,
             "temporal_patch_size": 2,
-            "out_hidden_size": 32,
-            "deepstack_visual_indexes": [0],
-            "num_position_embeddings": 64,
+            **vision,
         },
         "tie_word_embeddings": True,
         "image_token_id": image,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -212,6 +213,7 @@ async def test_too_many_failures_stop_the_run_with_the_reasons(make: Make, talke
         await make(fragile(*range(8)), talker).collect(REQUESTS)
     assert "7 of 12 episodes failed" in str(caught.value)
     assert "7 x environment: step: ValueError: bad move" in str(caught.value)
+    assert re.search(rf"bad move \({re.escape(__file__)}:\d+\)$", str(caught.value))
 
 
 async def test_episode_timeout_is_a_failed_episode(make: Make, talker: Any) -> None:

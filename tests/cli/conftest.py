@@ -1,28 +1,16 @@
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 from cli_workspace import TASKS, Workspace, write_rows
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
+from demo_runs import make_demo_model
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The calculator example's own model, made by its own script."""
-    folder = tmp_path_factory.mktemp("cli") / "model"
-    was = sys.argv
-    sys.argv = ["make_model.py", "--output", str(folder)]
-    sys.path.insert(0, str(EXAMPLE))
-    try:
-        runpy.run_path(str(EXAMPLE / "make_model.py"), run_name="__main__")
-    finally:
-        sys.argv = was
-        sys.path.remove(str(EXAMPLE))
-    return folder
+    return make_demo_model(tmp_path_factory.mktemp("cli") / "model")
 
 
 @pytest.fixture

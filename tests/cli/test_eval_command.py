@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_workspace import TASKS, Workspace, write_rows
+from terminals import run_on_terminal
 
 from retrain.report.pass_at_k import pass_at_k
 
@@ -196,54 +195,29 @@ def test_on_a_terminal_the_worst_tasks_are_listed(workspace: Workspace) -> None:
     hold_out(workspace)
     write_rows(workspace.folder / "held.jsonl", [{"id": f"t{n}", "prompt": "1"} for n in range(25)])
     workspace.save()
-    ours, theirs = pty.openpty()
     folder = str(Path(__file__).parent)
-    environment = {**os.environ, "TERM": "dumb", "COLUMNS": "80", "PYTHONPATH": folder}
-    with subprocess.Popen(
+    done = run_on_terminal(
         [sys.executable, "-m", "retrain", "eval", "c.yaml"],
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        cwd=workspace.folder,
-        env=environment,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                shown += chunk
-        except OSError:  # Linux says so when the other side has closed
-            pass
-    os.close(ours)
-    text = shown.decode()
-    assert process.returncode == 0
+        folder=workspace.folder,
+        environment={**os.environ, "TERM": "dumb", "COLUMNS": "80", "PYTHONPATH": folder},
+    )
+    text = done.terminal
+    assert done.code == 0, done.piped
     assert len(re.findall(r"\bt\d+\r\n", text)) == 20
     assert "and 5 tasks that did better" in text
 
 
 def on_a_terminal(workspace: Workspace, *options: str, term: str = "xterm") -> tuple[str, str]:
     """What `retrain eval` writes to its output and to standard error, which is a terminal."""
-    ours, theirs = pty.openpty()
     folder = str(Path(__file__).parent)
-    environment = {**os.environ, "TERM": term, "COLUMNS": "100", "PYTHONPATH": folder}
-    with subprocess.Popen(
+    done = run_on_terminal(
         [sys.executable, "-m", "retrain", "eval", "c.yaml", *options],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=workspace.folder,
-        env=environment,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                shown += chunk
-        except OSError:  # Linux says so when the other side has closed
-            pass
-        assert process.stdout is not None
-        output = process.stdout.read().decode()
-    os.close(ours)
-    assert process.returncode == 0, shown.decode()
-    return output, shown.decode()
+        streams=("stderr",),
+        folder=workspace.folder,
+        environment={**os.environ, "TERM": term, "COLUMNS": "100", "PYTHONPATH": folder},
+    )
+    assert done.code == 0, done.terminal
+    return done.piped, done.terminal
 
 
 def test_on_a_terminal_the_tasks_done_are_counted(workspace: Workspace) -> None:

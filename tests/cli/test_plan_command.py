@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from cli_workspace import Workspace
@@ -70,20 +71,32 @@ def test_a_plan_as_json_is_one_document(workspace: Workspace) -> None:
     assert "hf_abc" not in result.stdout
 
 
+def in_two_stages(workspace: Workspace) -> None:
+    said = [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]
+    (workspace.folder / "shown.jsonl").write_text(json.dumps({"messages": said}) + "\n")
+    shown = {"source_config": {"path": "shown.jsonl"}}
+    warm = {"name": "warm", "algorithm": {"name": "sft"}, "prompt_source": shown}
+    workspace.config["stages"] = [warm, {"name": "rl"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("algorithm.hyperparameters.trl_use_vllm=true", "stage warm: algorithm.hyperparameters."),
+        ("environment.type=nowhere", "stages warm, rl: unknown environment 'nowhere'"),
+    ],
+)
+def test_a_mistake_is_named_once_with_its_stages(
+    workspace: Workspace, value: str, words: str
+) -> None:
+    in_two_stages(workspace)
+    result = workspace.run("plan", "--set", value)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {words}") and len(result.stderr.splitlines()) == 1
+
+
 def test_every_stage_is_planned(workspace: Workspace) -> None:
-    rows = [
-        {"messages": [{"role": "user", "content": "1+1"}, {"role": "assistant", "content": "2"}]}
-    ]
-    workspace.config["stages"] = [
-        {
-            "name": "warm",
-            "algorithm": {"name": "sft"},
-            "prompt_source": {"type": "list", "source_config": {"items": rows, "path": None}},
-        },
-        {"name": "rl"},
-    ]
-    (workspace.folder / "shown.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    workspace.config["stages"][0]["prompt_source"] = {"source_config": {"path": "shown.jsonl"}}
+    in_two_stages(workspace)
     result = workspace.run("plan")
     assert (result.exit_code, result.stderr) == (0, "")
     first, _, second = result.stdout.partition("== tiny, stage rl ==")
@@ -116,7 +129,8 @@ def test_an_environment_that_cannot_begin_stops_the_plan(
     workspace.config["environment"]["type"] = f"cli_environments:{environment}"
     result = workspace.run("plan")
     assert result.exit_code == 2
-    assert f"error: environment: the episode of task 'sum' fails: {reason}\n" == result.stderr
+    said = re.escape(f"error: environment: the episode of task 'sum' fails: {reason}")
+    assert re.fullmatch(rf"{said} \(\S+cli_environments\.py:\d+\)\n", result.stderr)
 
 
 @pytest.mark.parametrize(

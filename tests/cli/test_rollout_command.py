@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from cli_workspace import Workspace
+from terminals import run_on_terminal
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +65,7 @@ def test_the_weights_of_a_checkpoint_are_played(workspace: Workspace) -> None:
     ("arguments", "words"),
     [
         (["--checkpoint", "."], "--checkpoint .: holds no config.json"),
+        (["--checkpoint", "nowhere"], "--checkpoint nowhere: is no folder; name a run folder"),
         (["--engine", "transfomers"], "unknown engine 'transfomers'"),
         (["--set", "algorithm.name=sft"], "plays no episodes"),
     ],
@@ -123,23 +123,12 @@ def test_an_episode_whose_reward_is_no_number_is_counted(workspace: Workspace) -
 
 def test_on_a_terminal_trained_tokens_are_coloured(workspace: Workspace) -> None:
     workspace.save()
-    ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "retrain", "rollout", "c.yaml", "-n", "1"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
     environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        command, stdout=theirs, stderr=subprocess.PIPE, cwd=workspace.folder, env=environment
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while chunk := os.read(ours, 65536):
-                shown += chunk
-        except OSError:  # Linux says so when the other side has closed
-            pass
-    os.close(ours)
-    assert process.returncode == 0
-    assert b"\x1b[1;32m" in shown and "⟦" not in shown.decode()
+    done = run_on_terminal(command, folder=workspace.folder, environment=environment)
+    assert done.code == 0, done.piped
+    assert "\x1b[1;32m" in done.terminal and "⟦" not in done.terminal
 
 
 def wait_for(path: Path) -> None:

@@ -28,6 +28,7 @@ def test_a_run_ends_with_its_figures_and_where_things_are(workspace: Workspace) 
         name for row in read_metrics(workspace.folder / "run/metrics.jsonl") for name in row.values
     }
     assert [name for name in sorted(logged) if metric_named(name) is None] == []
+    assert named["look at it"] == "retrain view run"
     command = named["see it play"].split()
     assert command[:3] == ["retrain", "rollout", "c.yaml"]
     assert workspace.run("rollout", *command[3:]).exit_code == 0

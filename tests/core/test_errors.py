@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 
 import pytest
@@ -42,6 +43,18 @@ async def test_boundary_names_the_operation_and_keeps_the_cause() -> None:
         async with boundary(EnvironmentFailure, "step"):
             raise KeyError("x")
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+async def test_the_place_of_a_failure_is_the_innermost_line_of_the_users_own_code() -> None:
+    def reads() -> None:
+        json.loads("{")
+
+    with pytest.raises(EnvironmentFailure) as caught:
+        async with boundary(EnvironmentFailure, "step"):
+            reads()
+    line = reads.__code__.co_firstlineno + 1
+    assert EpisodeError.of(caught.value).place == f"{__file__}:{line}"
+    assert EpisodeError.of(EngineFailure("gone")).place == ""
 
 
 async def test_failure_is_attributed_once() -> None:

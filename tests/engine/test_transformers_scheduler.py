@@ -6,7 +6,8 @@ from tiny_models import make_model, mean_difference  # noqa: E402
 
 from retrain.engine.base import SamplingParams  # noqa: E402
 from retrain.engine.transformers_forward import SlotForward  # noqa: E402
-from retrain.engine.transformers_scheduler import Request, Scheduler  # noqa: E402
+from retrain.engine.transformers_requests import Request  # noqa: E402
+from retrain.engine.transformers_scheduler import Scheduler  # noqa: E402
 
 
 class RecordingForward(SlotForward):

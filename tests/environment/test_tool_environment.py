@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,6 +231,18 @@ async def test_tools_can_be_named_by_import_path_in_the_configuration() -> None:
     world = make_environment_factory("tools", {"tools": ["posixpath:nothing"]})
     with pytest.raises(ConfigError, match="posixpath"):
         world()
+
+
+def test_a_tool_may_stand_in_a_file_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tools_beside_the_configuration.py").write_text(
+        'def convert(amount: float) -> float:\n    """Convert it."""\n    return amount\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [entry for entry in sys.path if entry])
+    environment = ToolEnvironment(tools=["tools_beside_the_configuration:convert"])
+    assert [schema["function"]["name"] for schema in environment.tools] == ["convert"]
 
 
 def test_two_tools_of_one_name_are_refused() -> None:

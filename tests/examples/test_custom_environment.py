@@ -6,15 +6,13 @@ import asyncio
 import json
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from example_folders import inside, prepared, require_planned
 
-from retrain.cli.main import app
 from retrain.config import load_config
 from retrain.environment import Environment, make_environment_factory
 from retrain.types import Action, StepResult, Task
@@ -23,20 +21,11 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "custom_environment"
 
 
-MODULES = ("environment", "rewards", "prepare")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def in_the_example() -> Iterator[None]:
     """Work in the example's folder; forget its modules afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in MODULES:
-            patch.delitem(sys.modules, name, raising=False)
-        patch.chdir(EXAMPLE)
-        patch.syspath_prepend(str(EXAMPLE))
+    with inside(EXAMPLE, "environment", "rewards", "prepare"):
         yield
-        for name in MODULES:
-            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +34,7 @@ def generated(in_the_example: None, tmp_path_factory: pytest.TempPathFactory) ->
     import prepare
 
     folder = tmp_path_factory.mktemp("custom_environment")
-    with pytest.MonkeyPatch.context() as patch:
-        words = ["--output", str(folder), "--demonstrations", "90"]
-        patch.setattr(sys, "argv", ["prepare.py", *words])
-        asyncio.run(prepare.main())
-    return folder
+    return prepared(lambda: asyncio.run(prepare.main()), folder, 90)
 
 
 def new_game(**arguments: Any) -> Environment:
@@ -143,13 +128,8 @@ def test_the_configuration_is_planned(generated: Path, backend: str) -> None:
         f"prompt_source.source_config.path={generated}/train.jsonl",
         f"evaluation.prompt_source.source_config.path={generated}/heldout.jsonl",
         f"stages.0.prompt_source.source_config.path={generated}/demonstrations.jsonl",
-        f"algorithm.backend={backend}",
     )
-    words = [word for override in overrides for word in ("--set", override)]
-    result = CliRunner().invoke(app, ["plan", "config.yaml", "--json", *words])
-
-    assert result.exit_code == 0, result.output
-    assert [stage["backend"] for stage in json.loads(result.stdout)["stages"]] == [backend] * 2
+    require_planned("config.yaml", overrides, backend)
 
 
 @pytest.mark.parametrize(

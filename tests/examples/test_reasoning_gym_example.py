@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from example_folders import inside, prepared, require_planned
 from typer.testing import CliRunner
 
 from retrain.cli.main import app
@@ -30,24 +30,15 @@ needs_reasoning_gym = pytest.mark.skipif(
 @pytest.fixture(scope="module", autouse=True)
 def prepare() -> Iterator[ModuleType]:
     """The example's script, imported from its folder and forgotten afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(sys.modules, "prepare", raising=False)
-        patch.chdir(EXAMPLE)
-        patch.syspath_prepend(str(EXAMPLE))
+    with inside(EXAMPLE, "prepare"):
         import prepare
 
         yield prepare
-        sys.modules.pop("prepare", None)
 
 
 @pytest.fixture(scope="module")
 def generated(prepare: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("reasoning_gym")
-    with pytest.MonkeyPatch.context() as patch:
-        words = ["--output", str(folder), "--demonstrations", "300"]
-        patch.setattr(sys, "argv", ["prepare.py", *words])
-        prepare.main()
-    return folder
+    return prepared(prepare.main, tmp_path_factory.mktemp("reasoning_gym"), 300)
 
 
 def test_an_answer_says_how_far_it_turns_and_turns_so_far(prepare: ModuleType) -> None:
@@ -114,13 +105,8 @@ def test_the_configuration_is_planned(generated: Path, backend: str) -> None:
     overrides = (
         f"model.name_or_path={generated}/model",
         f"stages.0.prompt_source.source_config.path={generated}/demonstrations.jsonl",
-        f"algorithm.backend={backend}",
     )
-    words = [word for override in overrides for word in ("--set", override)]
-    result = CliRunner().invoke(app, ["plan", "config.yaml", "--json", *words])
-
-    assert result.exit_code == 0, result.output
-    assert [stage["backend"] for stage in json.loads(result.stdout)["stages"]] == [backend] * 2
+    require_planned("config.yaml", overrides, backend)
 
 
 @needs_reasoning_gym

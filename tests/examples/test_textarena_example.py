@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
@@ -11,28 +10,20 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from typer.testing import CliRunner
+from example_folders import inside, prepared, require_planned
 
 pytest.importorskip("textarena", reason="needs TextArena: pip install 'retrain[textarena]'")
 
-from retrain.cli.main import app
 from retrain.config import load_config
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "textarena"
-MODULES = ("players", "prepare")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def in_the_example() -> Iterator[None]:
     """Work in the example's folder; forget its modules afterwards."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in MODULES:
-            patch.delitem(sys.modules, name, raising=False)
-        patch.chdir(EXAMPLE)
-        patch.syspath_prepend(str(EXAMPLE))
+    with inside(EXAMPLE, "players", "prepare"):
         yield
-        for name in MODULES:
-            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +37,7 @@ def players(in_the_example: None) -> ModuleType:
 def generated(in_the_example: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     import prepare
 
-    folder = tmp_path_factory.mktemp("textarena")
-    with pytest.MonkeyPatch.context() as patch:
-        words = ["--output", str(folder), "--demonstrations", "60"]
-        patch.setattr(sys, "argv", ["prepare.py", *words])
-        prepare.main()
-    return folder
+    return prepared(prepare.main, tmp_path_factory.mktemp("textarena"), 60)
 
 
 @cache
@@ -98,18 +84,11 @@ def test_the_demonstrations_are_games_by_the_rules(generated: Path) -> None:
 @pytest.mark.parametrize("backend", ["trl", "slime"])
 @pytest.mark.parametrize("name", ["config.yaml", "self_play.yaml"])
 def test_the_configurations_are_planned(generated: Path, name: str, backend: str) -> None:
-    result = CliRunner().invoke(app, ["plan", name, "--json", *settings(generated, backend)])
-
-    assert result.exit_code == 0, result.output
-    stages = json.loads(result.stdout)["stages"]
-    assert [stage["backend"] for stage in stages] == [backend] * 2
-
-
-def settings(generated: Path, backend: str) -> list[str]:
-    """Read the model and the demonstrations where this run made them."""
-    shown = f"stages.0.prompt_source.source_config.path={generated}/demonstrations.jsonl"
-    names = (f"model.name_or_path={generated}/model", shown, f"algorithm.backend={backend}")
-    return [word for name in names for word in ("--set", name)]
+    overrides = (
+        f"model.name_or_path={generated}/model",
+        f"stages.0.prompt_source.source_config.path={generated}/demonstrations.jsonl",
+    )
+    require_planned(name, overrides, backend)
 
 
 async def test_the_best_player_wins_what_can_be_won(generated: Path, players: ModuleType) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,3 +19,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("matching_model")
     make_small_model(folder, [*words, "[message] Ava on BLEU?", "[propose] Ava: BLEU"])
     return folder
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    """Starts servers that score, and closes them after the test."""
+    from scoring_server import scoring_servers
+
+    with scoring_servers() as start:
+        yield start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -24,7 +23,7 @@ from retrain.types import Action, Task
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
 
-from scoring_server import Behaviour, ScoringServer, chats, says
+from scoring_server import ScoringServer, Serve, chats, says
 
 BOARD = draw_board(Random(0), BoardRules(hardness=0))
 VIEW = BOARD.view(1)
@@ -93,22 +92,6 @@ async def test_patience_ends_with_any_proposal_accepted() -> None:
     said = Said(Tag.PROPOSE, write_proposal(worst, view.names))
     answers = [await partner.answer(said) for _ in range(5)]
     assert answers[0] == "[reject]" and answers[-1] == "[accept]"
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Behaviour], ScoringServer]]:
-    servers: list[ScoringServer] = []
-
-    def start(always: Behaviour) -> ScoringServer:
-        servers.append(ScoringServer(always))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-Serve = Callable[[Behaviour], ScoringServer]
 
 
 def game_with(server: ScoringServer, **settings: Any) -> MatchingEnvironment:

@@ -31,7 +31,7 @@ import real_tokenizers
 from retrain.errors import RenderingFailure
 from retrain.rendering import DeltaRenderer
 from retrain.rendering.conversation import conversation
-from retrain.rendering.renderer import TOOL_LIST
+from retrain.rendering.self_check import TOOL_LIST
 from retrain.rendering.shape import LOOKUP_TOOL
 from retrain.types import Action, Message, ToolCall
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
+from unicodedata import is_normalized
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -49,7 +50,10 @@ def find(word: str, count: int = 1, exact: bool = False, tags: list[str] | None 
 
 
 FIND = Tool(find)
-PLAIN = WORDS.filter(lambda text: not any(mark in text for mark in '<>"\\|'))
+PLAIN = WORDS.filter(
+    lambda text: is_normalized("NFC", text) and not any(mark in text for mark in '<>"\\|\0')
+)
+"""Composed, as tokenizers may write it, and without what Python source, one format, cannot hold."""
 ARGUMENTS = st.fixed_dictionaries(
     {"word": PLAIN},
     optional={

@@ -132,7 +132,7 @@ def test_other_formats_are_read_as_the_oracle_reads_them(
     oracle = getattr(import_module(f"renderers.{module}"), name)(tokenizer)
     renderer = renderer_of(tokenizer)
     ids = renderer.turn([Message("user", "6*7?")], message, TOOLS)
-    prefix = tokenizer.encode(renderer._prefix, add_special_tokens=False)
+    prefix = tokenizer.encode(renderer._reader.prefix, add_special_tokens=False)
     action, expected = renderer.parse(ids), oracle.parse_response([*prefix, *ids])
 
     assert action.text == expected.content.strip() == message.content

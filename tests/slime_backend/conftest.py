@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -8,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
 sys.path.append(str(Path(__file__).parents[1] / "engine" / "http_engines"))
 
 
@@ -17,10 +16,7 @@ sys.path.append(str(Path(__file__).parents[1] / "engine" / "http_engines"))
 def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's model, with random weights."""
     pytest.importorskip("transformers", reason="needs transformers: pip install 'retrain[engine]'")
-    folder = tmp_path_factory.mktemp("model")
-    script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", str(folder)]
-    subprocess.run(script, check=True, capture_output=True)
-    return folder
+    return make_demo_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture

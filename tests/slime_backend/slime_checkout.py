@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from slime_source import named_slime
 
 ROOT = Path(__file__).parents[2]
 STAND_INS = ROOT / "backends" / "slime" / "laptop" / "standins"
@@ -16,13 +17,11 @@ STAND_INS = ROOT / "backends" / "slime" / "laptop" / "standins"
 
 def slime_root() -> Path:
     """The checkout that RETRAIN_SLIME names; skips the test where slime cannot be imported."""
-    named = os.environ.get("RETRAIN_SLIME")
-    if not named:
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    reason = _why_not(named)
+    named = named_slime()
+    reason = _why_not(str(named))
     if reason:
         pytest.skip(f"slime cannot be imported from {named}: {reason}")
-    return Path(named)
+    return named
 
 
 def run(command: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:

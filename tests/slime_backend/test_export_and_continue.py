@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
 from typer.testing import CliRunner
 
 pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
@@ -28,7 +27,6 @@ from retrain.errors import ConfigError, DataError, RunFolderError
 from retrain.report.start import read_start, write_start
 from retrain.training import train
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "calculator"
 INDEX = "model.safetensors.index.json"
 
 pytestmark = pytest.mark.slow
@@ -38,10 +36,7 @@ Make = Callable[..., RunConfig]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", str(folder)]
-    subprocess.run(script, check=True, capture_output=True)
-    return folder
+    return make_demo_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'retrain[slime]'")
 pytest.importorskip("aiohttp", reason="needs Ray's job server: pip install 'retrain[slime]'")
@@ -31,7 +32,6 @@ from retrain.report.metrics import read_metrics
 from retrain.report.result import RunResult
 
 HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "calculator"
 SECRET = "a-secret-of-the-environment"
 
 pytestmark = pytest.mark.slow
@@ -56,8 +56,7 @@ def ray() -> Iterator[RayCluster]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("slime")
-    script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", str(root / "model")]
-    subprocess.run(script, check=True, capture_output=True)
+    make_demo_model(root / "model")
     (root / "slime").mkdir()
     shutil.copy(HERE / "stand_in_train.py", root / "slime" / "train.py")
     return {"model": root / "model", "slime": root / "slime"}

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from backends.slime.layout import Cluster, Layout, Wanted, choose_layout
+from backends.slime.gpus import Cluster, Layout, Wanted
+from backends.slime.layout import choose_layout
 from retrain.errors import ConfigError
 
 

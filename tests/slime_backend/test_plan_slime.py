@@ -14,7 +14,7 @@ from plan_models import MODELS
 
 from backends.base import Plan
 from backends.slime.argv import to_argv
-from backends.slime.layout import Cluster
+from backends.slime.gpus import Cluster
 from backends.slime.planning import make_plan
 from retrain.config import RunConfig, load_config
 from retrain.errors import ConfigError
@@ -77,12 +77,10 @@ def test_no_problem_means_no_problem(config: Any) -> None:
     assert make_plan(config()).problems == ()
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [("k1", "k1"), ("k2", "k2"), ("k3", "low_var_kl")])
-def test_the_kl_divergence_is_in_the_loss_and_names_its_estimator(
-    config: Any, ours: str, theirs: str
-) -> None:
-    sent = make_plan(config(kl_coef=0.1, kl_estimator=ours)).arguments
-    assert (sent["use_kl_loss"], sent["kl_loss_coef"], sent["kl_loss_type"]) == (True, 0.1, theirs)
+@pytest.mark.parametrize("name", ["k1", "k2", "k3"])
+def test_the_kl_divergence_is_in_the_loss_and_names_its_estimator(config: Any, name: str) -> None:
+    sent = make_plan(config(kl_coef=0.1, kl_estimator=name)).arguments
+    assert (sent["use_kl_loss"], sent["kl_loss_coef"], sent["kl_loss_type"]) == (True, 0.1, name)
     assert sent["kl_coef"] == 0.0 and sent["ref_load"] == sent["hf_checkpoint"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ pytest.importorskip("PIL", reason="needs Pillow: pip install 'retrain[images]'")
 pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
 
 import torch
+from slime_source import importable_slime
 from tiny_vlm import make_tiny_vlm, save_pictures
 
 from backends.slime.samples import fill, ours
@@ -136,11 +136,7 @@ def test_images_without_an_image_processor_are_no_silent_loss(
 
 @pytest.fixture
 def slimes() -> Iterator[None]:
-    named = os.environ.get("RETRAIN_SLIME")
-    if not named:
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(named)
+    with importable_slime():
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from scoring_server import ScoringServer
+from slime_source import importable_slime
 
 from retrain.errors import RewardFailure
 from retrain.reward.hub.cases import Case
@@ -25,11 +25,7 @@ PROMPTS: list[Any] = ["Q", "é🙂", [{"role": "user", "content": "Q"}]]
 
 @pytest.fixture(scope="module", autouse=True)
 def slime_is_importable() -> Iterator[None]:
-    named = os.environ.get("RETRAIN_SLIME")
-    if not named:
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(named)
+    with importable_slime():
         yield
 
 

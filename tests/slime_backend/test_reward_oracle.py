@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slime_source import importable_slime
 
 from retrain.reward.hub.cases import Case
 from retrain.reward.hub.pool import close_pools
@@ -56,11 +56,7 @@ _METADATA = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module", autouse=True)
 def slime_is_importable() -> Iterator[None]:
-    named = os.environ.get("RETRAIN_SLIME")
-    if not named:
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(named)
+    with importable_slime():
         yield
     close_pools()
 

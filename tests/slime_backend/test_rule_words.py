@@ -47,7 +47,7 @@ def planned(folder: Path, *, name: str = "grpo", sections: Any = None, **hyper: 
         ({"top_p": 0.9}, {"rollout_top_p": 0.9, "rollout_top_k": -1}),
         (
             {"beta": 0.02},
-            {"use_kl_loss": True, "kl_loss_coef": 0.02, "kl_loss_type": "low_var_kl"},
+            {"use_kl_loss": True, "kl_loss_coef": 0.02, "kl_loss_type": "k3"},
         ),
         ({"kl_coef": 0.02, "kl_estimator": "k1"}, {"kl_loss_type": "k1", "kl_coef": 0.0}),
         ({"epsilon": 0.1, "epsilon_high": 0.3}, {"eps_clip": 0.1, "eps_clip_high": 0.3}),

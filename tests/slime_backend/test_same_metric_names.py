@@ -1,7 +1,8 @@
-"""Both backends log the same names, and docs/metrics.md has each of them."""
+"""All backends log the same names, and docs/metrics.md has each of them."""
 
 from __future__ import annotations
 
+import asyncio
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,7 +36,7 @@ SECTIONS = {
 }
 
 ONLY_HERE = {"train/logprob_abs_diff_current"}
-"""What TRL alone can measure, where batches are collected ahead."""
+"""What slime does not measure: the gap of what the present weights wrote of a batch."""
 
 
 def names(path: Path) -> set[str]:
@@ -93,11 +94,39 @@ def trl_logs(config: Any, output: Any, folder: Path) -> set[str]:
     return names(folder / "metrics.jsonl")
 
 
-def test_both_backends_log_the_same_names(rolled_out: Any, tmp_path: Path) -> None:
+def torch_logs(config: Any, output: Any, folder: Path) -> set[str]:
+    """What the torch backend writes of them, with a real step of a small model."""
+    pytest.importorskip("transformers", reason="needs transformers: pip install 'retrain[torch]'")
+    from native_step_metrics import metrics_of_a_step
+
+    from backends.base import Plan
+    from backends.recorder import RunRecorder
+    from backends.torch.run_watch import RunWatch
+
+    composition = compose(config)
+
+    def groups(name: str) -> Any:
+        written = read_samples(config.output_dir / "samples" / name)
+        return groups_of(list(written), composition.data_format)
+
+    with RunFolder.create(folder, resume=False) as run:
+        recorder = RunRecorder(run, PlainProgress(StringIO()), composition.renderer.decode)
+        recorder.collected(1, groups("1.jsonl"), [], 1.0, only_filling(output.metrics))
+        plan = Plan("torch", config, "", {}, {"iterations": 2}, ())
+        interrupt: Any = SimpleNamespace(requested=False)
+        watch = RunWatch(plan, Any, recorder, interrupt, Any)
+        asyncio.run(watch.after(1, metrics_of_a_step(folder)))
+        recorder.evaluated(1, groups("eval-1.jsonl"), [], 1.0)
+        recorder.close()
+    return names(folder / "metrics.jsonl")
+
+
+def test_all_backends_log_the_same_names(rolled_out: Any, tmp_path: Path) -> None:
     config, args, output, evaluated = rolled_out
     slime = slime_logs(args, output, evaluated, config.output_dir / "metrics.jsonl")
     trl = trl_logs(config, output, tmp_path / "trl")
     assert trl - slime == ONLY_HERE
+    assert torch_logs(config, output, tmp_path / "torch") == trl
     assert slime - trl == set()
     assert {"reward/environment", "rollout/failed/environment", "rollout/dropped"} <= slime
     assert {"eval/success", "train/seconds", "train/kl"} <= slime

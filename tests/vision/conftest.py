@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from retrain.compose import Composition, compose
+
 sys.path.append(str(Path(__file__).parents[1] / "engine" / "http_engines"))
 
 pytest.importorskip("PIL", reason="needs Pillow: pip install 'retrain[images]'")
@@ -33,3 +35,13 @@ def own_image_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "made"
     monkeypatch.setenv("RETRAIN_IMAGES", str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def composition(
+    vlm: Path, pictures: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Composition:
+    """The parts of a run over the pictures."""
+    from seeing import items_of, see_config
+
+    return compose(see_config(vlm, tmp_path_factory.mktemp("runs") / "run", items_of(*pictures)))

@@ -92,6 +92,18 @@ def test_what_trl_cannot_do_with_images_is_refused(
     assert "demonstrations of text only" in str(image_problems(sft))
 
 
+@pytest.mark.parametrize("shown", ["task 'two' of prompt_source", "environment.type"])
+def test_the_torch_backend_refuses_images(
+    shown: str, vlm: Path, pictures: tuple[str, str], tmp_path: Path
+) -> None:
+    items = items_of(*pictures) if "task" in shown else ["a", "b"]
+    config = see_config(vlm, tmp_path / "run", items, algorithm={"backend": "torch"})
+    said = problems("torch", config)
+    assert said.keys() == {"algorithm.backend"}
+    assert said["algorithm.backend"].startswith(shown)
+    assert "the torch backend trains on text only; use trl or slime" in said["algorithm.backend"]
+
+
 def test_what_slime_cannot_do_with_images_is_refused(
     vlm: Path, pictures: tuple[str, str], tmp_path: Path
 ) -> None:

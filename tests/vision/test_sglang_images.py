@@ -7,22 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from seeing import items_of, requests_of, see_config
+from seeing import requests_of
 from seeing_server import SeeingServer
 
-from retrain.compose import Composition, compose, make_tasks
+from retrain.compose import Composition, make_tasks
 from retrain.engine.base import InferenceEngine
 from retrain.engine.sglang_engine import SGLangEngine
 from retrain.engine.transformers_engine import TransformersEngine
 from retrain.engine.transformers_loading import load_engine
 from retrain.types import Group, Trajectory
-
-
-@pytest.fixture(scope="module")
-def composition(
-    vlm: Path, pictures: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Composition:
-    return compose(see_config(vlm, tmp_path_factory.mktemp("runs") / "run", items_of(*pictures)))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from seeing import items_of, requests_of, see_config
+from tiny_vlm import make_tiny_vlm
 
 from bridges.data_format import rebuild
 from retrain.compose import Composition, compose, make_tasks
@@ -22,14 +23,12 @@ from retrain.vision.base import refuse_forged
 
 
 @pytest.fixture(scope="module")
-def composition(
-    vlm: Path, pictures: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Composition:
-    return compose(see_config(vlm, tmp_path_factory.mktemp("runs") / "run", items_of(*pictures)))
-
-
-@pytest.fixture(scope="module")
 def groups(composition: Composition) -> list[Group]:
+    return played(composition)
+
+
+def played(composition: Composition) -> list[Group]:
+    """The groups of all tasks, as the in-process engine writes them."""
     config = composition.config
     vision = composition.image_processor
     engine = load_engine(config.model, longest=400, most=4, vision=vision)
@@ -58,9 +57,23 @@ def plain_logprobs(model: Any, sample: Sample, vision: VisionProcessor) -> list[
     return [float(logprobs[start + at - 1, i]) for at, i in enumerate(sample.response_ids)]
 
 
+@pytest.mark.parametrize("kind", ["qwen2_vl", "qwen2_5_vl"])
+def test_the_engine_gives_what_other_models_that_see_give(
+    tmp_path: Path, pictures: tuple[str, str], kind: str
+) -> None:
+    model = make_tiny_vlm(tmp_path / "model", kind)
+    composition = compose(see_config(model, tmp_path / "run", items_of(*pictures)))
+    assert_exact(composition, played(composition))
+
+
 def test_what_the_engine_gives_is_what_a_whole_forward_gives(
     composition: Composition, groups: list[Group]
 ) -> None:
+    assert_exact(composition, groups)
+
+
+def assert_exact(composition: Composition, groups: list[Group]) -> None:
+    """Compare the logprobs of all episodes with those of one whole forward each."""
     vision = composition.image_processor
     assert vision is not None
     model = load_model(composition.config.model)

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
 
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[engine]'")
 pytest.importorskip("uvicorn", reason="needs uvicorn: pip install 'retrain[dev]'")
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
-
-EXAMPLE = Path(__file__).parents[3] / "examples" / "calculator"
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +21,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
         if seed not in folders:
             folder = str(tmp_path_factory.mktemp(f"weights{seed}"))
             if seed == 0:
-                script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", folder]
-                subprocess.run(script, check=True, capture_output=True)
+                make_demo_model(Path(folder))
             else:
                 save_other_weights(make(0), folder, seed)
             folders[seed] = folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from retrain.engine.base import Generation, SamplingParams
 from retrain.engine.transformers_engine import TransformersEngine
+from retrain.types import FinishReason
 
 EOS = 2
 VOCABULARY = 354
@@ -64,12 +65,32 @@ class Served:
             return self.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float()
 
 
+def stopped(
+    served: Served, answer: Generation, strings: Sequence[str], window: int | None = None
+) -> tuple[Generation, str | None]:
+    """A turn as a server ends it that stops behind a string, and which string it was.
+
+    Args:
+        served: Whose tokenizer decodes.
+        answer: What was written without regard to them.
+        strings: The texts.
+        window: The tokens at the end that are looked at, as SGLang does; None looks at all.
+    """
+    ids = answer.output_ids
+    for end in range(1, len(ids) + 1):
+        start = 0 if window is None else max(0, end - window)
+        text = served.tokenizer.decode(ids[start:end])
+        found = next((one for one in strings if one in text), None)
+        if found is not None:
+            kept = {"output_ids": ids[:end], "logprobs": answer.logprobs[:end]}
+            return replace(answer, finish_reason=FinishReason.STOP, **kept), found
+    return answer, None
+
+
 async def generate(
     served: Served, ids: Sequence[int], params: SamplingParams, session: str, seed: int, mode: str
 ) -> Generation:
     """Write a turn; `mode` raw gives untempered logprobs."""
-    from dataclasses import replace
-
     answer = await served.engine.generate(ids, params, session_id=session, seed=seed)
     if mode == "raw" and params.temperature not in (0, 1) and answer.output_ids:
         return replace(answer, logprobs=tuple(served.logprobs(ids, answer.output_ids, 1.0)))

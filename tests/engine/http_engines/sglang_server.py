@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from loopback_server import LoopbackServer, until_disconnected
-from served_model import EOS, Served, generate
+from served_model import EOS, Served, generate, stopped
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
@@ -23,6 +23,7 @@ GENERATE_FIELDS = {
 }
 SAMPLING_FIELDS = {
     "max_new_tokens",
+    "stop",
     "stop_token_ids",
     "temperature",
     "top_p",
@@ -44,7 +45,12 @@ class SGLangServer(LoopbackServer):
     Attributes:
         weight_version: What /model_info says.
         stuck: Whether updates report success and change nothing.
+        deaf: Whether updates change the version alone.
+        written: Tokens of all answers.
+        skips_tokenizer: Whether it was started with --skip-tokenizer-init.
     """
+
+    skips_tokenizer = False
 
     def __init__(
         self,
@@ -57,7 +63,8 @@ class SGLangServer(LoopbackServer):
     ) -> None:
         self.served = served
         self.weight_version = "default"
-        self.stuck = False
+        self.stuck = self.deaf = False
+        self.written = 0
         self.paused = False
         self.running: dict[str, str] = {}
         self._deterministic = deterministic
@@ -87,7 +94,8 @@ class SGLangServer(LoopbackServer):
         return JSONResponse(info)
 
     async def _server_info(self, request: Request) -> Response:
-        return JSONResponse({"enable_deterministic_inference": self._deterministic, "tp_size": 1})
+        facts = {"enable_deterministic_inference": self._deterministic, "tp_size": 1}
+        return JSONResponse({**facts, "skip_tokenizer_init": self.skips_tokenizer})
 
     async def _tokenize(self, request: Request) -> Response:
         tokens = self.served.encode((await request.json())["prompt"])
@@ -111,6 +119,7 @@ class SGLangServer(LoopbackServer):
 
     async def _turn(self, request: Request, body: dict[str, Any], rid: str) -> dict[str, Any]:
         asked = body["sampling_params"]
+        assert not (self.skips_tokenizer and asked.get("stop")), "SGLang refuses that"
         params = SamplingParams(
             asked["max_new_tokens"],
             asked["temperature"],
@@ -127,9 +136,13 @@ class SGLangServer(LoopbackServer):
             answer = await until_disconnected(request, work)
         finally:
             del self.running[rid]
+        strings = asked.get("stop") or []
+        longest = max((len(self.served.encode(one)) for one in strings), default=0)
+        answer, matched = stopped(self.served, answer, strings, window=longest + 1)
+        self.written += len(answer.output_ids)
         finish: dict[str, Any] = {"type": answer.finish_reason.value}
         if finish["type"] == "stop":
-            finish["matched"] = answer.output_ids[-1]
+            finish["matched"] = matched or answer.output_ids[-1]
         pairs = zip(answer.logprobs, answer.output_ids, strict=True)
         meta = {
             "id": rid,
@@ -177,7 +190,8 @@ class SGLangServer(LoopbackServer):
         body = await request.json()
         if not self.stuck:
             try:
-                self.served.load(body["model_path"])
+                if not self.deaf:
+                    self.served.load(body["model_path"])
             except OSError as error:
                 content = {"success": False, "message": str(error).partition("\n")[0]}
                 return JSONResponse(content, status_code=400)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from failing_once import PROMPT, require_one_failure
 from quick_settings import QUICK
 from served_model import VOCABULARY
 from sglang_server import SGLangServer
@@ -16,8 +17,6 @@ from retrain.engine.http_answer import ServedModel
 from retrain.engine.sglang_engine import SGLangEngine
 from retrain.errors import ConfigError, EngineFailure
 from retrain.types import FinishReason
-
-PROMPT = [1, 50, 60, 70]
 
 
 def over(*servers: Any, **options: Any) -> SGLangEngine:
@@ -252,10 +251,5 @@ async def test_impossible_answers_are_failures(
     serve: Any, started: Any, fault: Any, message: str
 ) -> None:
     server = started(SGLangServer, serve())
-    engine = over(server)
     server.faults.append(fault)
-    with pytest.raises(EngineFailure, match=message):
-        await engine.generate(PROMPT, SamplingParams(5), session_id="s", seed=3)
-    again = await engine.generate(PROMPT, SamplingParams(5), session_id="s", seed=3)
-    assert len(again.output_ids) == 5
-    await engine.aclose()
+    await require_one_failure(over(server), message)

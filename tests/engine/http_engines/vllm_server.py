@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from loopback_server import LoopbackServer, until_disconnected
-from served_model import EOS, Served, generate
+from served_model import EOS, Served, generate, stopped
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -27,6 +27,8 @@ FIELDS = {
     "n",
     "seed",
     "logprobs",
+    "stop",
+    "include_stop_str_in_output",
     "stop_token_ids",
     "ignore_eos",
     "skip_special_tokens",
@@ -59,6 +61,7 @@ class VLLMServer(LoopbackServer):
         self._name = name
         self._ignores_seeds = ignores_seeds
         self._count = 0
+        self.written = 0
         routes = {
             "/health": self._health,
             "/v1/models": self._models,
@@ -115,6 +118,8 @@ class VLLMServer(LoopbackServer):
             answer = await until_disconnected(request, work)
         finally:
             self.running.discard(request_id)
+        answer, matched = stopped(self.served, answer, body.get("stop") or [])
+        self.written += len(answer.output_ids)
         ids = list(answer.output_ids)
         names = [f"token_id:{i}" if body["return_tokens_as_token_ids"] else "?" for i in ids]
         if not self._token_ids:
@@ -134,7 +139,7 @@ class VLLMServer(LoopbackServer):
                 "text_offset": [0] * len(ids),
             },
             "finish_reason": answer.finish_reason.value,
-            "stop_reason": ids[-1] if answer.finish_reason == "stop" else None,
+            "stop_reason": (matched or ids[-1]) if answer.finish_reason == "stop" else None,
             "token_ids": ids if self._token_ids and body["return_token_ids"] else None,
             "prompt_token_ids": body["prompt"] if self._token_ids else None,
         }

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
 
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[engine]'")
 pytest.importorskip("fastapi", reason="needs fastapi: pip install 'retrain[serve]'")
 pytest.importorskip("httpx", reason="needs httpx: pip install 'retrain[http]'")
-
-EXAMPLE = Path(__file__).parents[3] / "examples" / "calculator"
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +20,7 @@ def served_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import AutoModelForCausalLM
 
     home = tmp_path_factory.mktemp("served")
-    script = [sys.executable, str(EXAMPLE / "make_model.py"), "--output", str(home / "first")]
-    subprocess.run(script, check=True, capture_output=True)
+    make_demo_model(home / "first")
     torch.set_num_threads(1)
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_pretrained(home / "first")

@@ -70,6 +70,23 @@ def test_stop_tokens_stay_in_the_ids_and_leave_the_text_unless_asked(server: Any
     assert on.json()["output_ids"] == ids
 
 
+def test_a_stop_string_ends_the_turn_behind_the_token_that_completes_it(server: Any) -> None:
+    served = server()
+    free = {"max_new_tokens": 40, "temperature": 1.0, "sampling_seed": 3}
+    ids = served.post("/generate", sampling(**free)).json()["output_ids"]
+    decode = served.service.loaded.tokenizer.decode
+    stop = next(t for n in range(8, 30) if "\ufffd" not in (t := decode(ids[n : n + 2])))
+    length = next(n for n in range(1, 41) if stop in decode(ids[:n]))
+    for form in (stop, ["never written", stop]):
+        trimmed = served.post("/generate", sampling(**free, stop=form)).json()
+        kept = served.post("/generate", sampling(**free, stop=form, no_stop_trim=True)).json()
+        for reply in (trimmed, kept):
+            assert reply["output_ids"] == ids[:length]
+            assert reply["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
+        assert trimmed["text"] == decode(ids[:length]).partition(stop)[0]
+        assert stop in kept["text"]
+
+
 def test_text_is_tokenized_by_the_models_own_tokenizer(server: Any) -> None:
     served = server()
     tokens = served.post("/tokenize", {"prompt": "1+1", "add_special_tokens": False}).json()
@@ -96,7 +113,7 @@ def test_likeliest_first_token_is_told_at_the_requests_temperature(server: Any) 
     ("body", "named"),
     [
         (sampling(min_p=0.1), "sampling_params: min_p: 0.1 is not supported"),
-        (sampling(stop=["x"]), "sampling_params: stop: ['x'] is not supported"),
+        (sampling(stop_regex=["x"]), "sampling_params: stop_regex: ['x'] is not supported"),
         (sampling(n=2), "sampling_params: n: 2 is not supported"),
         (sampling(custom_params={"a": 1}), "custom_params"),
         (sampling(tempreature=1.0), "sampling_params.tempreature: Extra inputs"),

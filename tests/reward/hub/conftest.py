@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -9,3 +12,12 @@ from retrain.reward.hub.pool import close_pools
 def no_process_is_left() -> Iterator[None]:
     yield
     close_pools()
+
+
+@pytest.fixture
+def serve() -> Iterator[Any]:
+    """Starts servers that score, and closes them after the test."""
+    from scoring_server import scoring_servers
+
+    with scoring_servers() as start:
+        yield start

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +11,22 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
 
-from scoring_server import Behaviour, ScoringServer, chats, completion, hangs, says
+from scoring_server import ScoringServer, Serve, chats, completion, hangs, says
 
 from retrain.errors import ConfigError, DataError, RewardFailure
 from retrain.reward.hub.cases import Case
 from retrain.reward.hub.judge import Judge
+from retrain.reward.hub.judge_settings import JudgeSettings
 from retrain.reward.hub.pool import close_pools
 from retrain.reward.hub.service_faults import FaultKind, ServiceFailure
 
 CASE = Case("Paris.", "Paris", {"topic": "capitals"}, prompt="Capital of France?")
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[[Behaviour], ScoringServer]]:
-    servers: list[ScoringServer] = []
-
-    def start(always: Behaviour) -> ScoringServer:
-        servers.append(ScoringServer(always))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
-Serve = Callable[[Behaviour], ScoringServer]
-
-
 def judge_of(server: ScoringServer, **params: Any) -> Judge:
-    return Judge(**{"base_url": f"{server.url}/v1/", "model": "m", "backoff": 0.01, **params})
+    return Judge(
+        JudgeSettings(**{"base_url": f"{server.url}/v1/", "model": "m", "backoff": 0.01, **params})
+    )
 
 
 async def test_the_score_is_scaled_from_0_to_1(serve: Serve, monkeypatch: Any) -> None:
@@ -270,14 +256,14 @@ async def test_a_missing_label_and_an_endless_response_are_failures_unasked(serv
 )
 def test_a_setting_that_cannot_be_is_named(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Judge(**{"base_url": "http://127.0.0.1/v1", "model": "m", **params})
+        Judge(JudgeSettings(**{"base_url": "http://127.0.0.1/v1", "model": "m", **params}))
 
 
 def test_a_file_that_is_no_cache_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     path.write_text(json.dumps(completion("x")) + "\n" + "{}\n")
     with pytest.raises(DataError, match="holds no scores of a judge"):
-        Judge(base_url="http://127.0.0.1/v1", model="m", cache_file=str(path))
+        Judge(JudgeSettings(base_url="http://127.0.0.1/v1", model="m", cache_file=str(path)))
 
 
 async def test_token_counts_that_cannot_be_are_not_counted(serve: Serve) -> None:

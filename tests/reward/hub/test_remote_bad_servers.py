@@ -10,18 +10,17 @@ import socket
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
 
-from scoring_server import Behaviour, ScoringServer, drips, hangs, hangs_up, says
+from scoring_server import Behaviour, drips, hangs, hangs_up, says
 
 from retrain.errors import EpisodeError
 from retrain.reward.hub.cases import Case
-from retrain.reward.hub.remote import Remote
+from retrain.reward.hub.remote import Remote, RemoteSettings
 from retrain.reward.hub.service_faults import FaultKind, ServiceFailure
 
 QUICK: dict[str, Any] = {
@@ -32,19 +31,6 @@ QUICK: dict[str, Any] = {
     "most_bytes": 10_000,
 }
 HTML = "<html>\n<body>  <h1>502 Bad Gateway</h1>"
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Behaviour], ScoringServer]]:
-    servers: list[ScoringServer] = []
-
-    def start(always: Behaviour) -> ScoringServer:
-        servers.append(ScoringServer(always))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 BAD: dict[str, tuple[Behaviour, FaultKind, str]] = {
@@ -89,7 +75,7 @@ async def test_a_bad_answer_is_a_typed_failure_that_names_the_url(name: str, ser
     behaviour, kind, message = BAD[name]
     server = serve(behaviour)
     slow = {} if kind is FaultKind.TIMEOUT else {"attempt_timeout": 5.0, "timeout": 9.0}
-    remote = Remote(url=f"{server.url}/score", **{**QUICK, **slow})
+    remote = Remote(RemoteSettings(url=f"{server.url}/score", **{**QUICK, **slow}))
     began = time.monotonic()
     with pytest.raises(ServiceFailure, match=message) as failure:
         await remote(Case("x"))
@@ -112,7 +98,7 @@ async def test_a_bad_answer_is_a_typed_failure_that_names_the_url(name: str, ser
 )
 async def test_a_wrong_count_fails_the_batch(serve: Any, reply: str, message: str) -> None:
     server = serve(says(reply))
-    remote = Remote(url=server.url, batch_size=3)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=3))
     given = await asyncio.gather(*(remote(Case("x")) for _ in range(3)), return_exceptions=True)
     assert all(isinstance(failure, ServiceFailure) for failure in given)
     assert message in str(given[0])
@@ -121,7 +107,9 @@ async def test_a_wrong_count_fails_the_batch(serve: Any, reply: str, message: st
 
 async def test_a_reply_without_an_end_takes_little_memory(serve: Any) -> None:
     server = serve(drips([b" " * 2**20] * 400, seconds=0.0))
-    remote = Remote(url=server.url, **{**QUICK, "most_bytes": 2**20, "attempt_timeout": 20.0})
+    remote = Remote(
+        RemoteSettings(url=server.url, **{**QUICK, "most_bytes": 2**20, "attempt_timeout": 20.0})
+    )
     tracemalloc.start()
     with pytest.raises(ServiceFailure):
         await remote(Case("x"))
@@ -134,7 +122,7 @@ async def test_a_reply_without_an_end_takes_little_memory(serve: Any) -> None:
 async def test_nobody_listens() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        remote = Remote(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", **QUICK)
+        remote = Remote(RemoteSettings(url=f"http://127.0.0.1:{taken.getsockname()[1]}/", **QUICK))
         with pytest.raises(ServiceFailure, match="Cannot connect") as failure:
             await remote(Case("x"))
     assert failure.value.kind is FaultKind.CONNECTION
@@ -143,7 +131,7 @@ async def test_nobody_listens() -> None:
 
 async def test_what_is_no_json_is_not_sent(serve: Any) -> None:
     server = serve(says("1"))
-    remote = Remote(url=server.url)
+    remote = Remote(RemoteSettings(url=server.url))
     for label in (object(), float("nan"), {1j}):
         with pytest.raises(ServiceFailure, match="cannot be sent as JSON"):
             await remote(Case("x", label))
@@ -218,7 +206,7 @@ async def test_neither_a_key_nor_the_urls_query_stands_in_a_failure_or_its_trace
     monkeypatch.setenv("SERVICE_KEY", SECRET)
     server = RawServer(answer)
     url = f"{server.url}score?token=hidden"
-    remote = Remote(url=url, api_key_env="SERVICE_KEY", **{**QUICK, "retries": 0})
+    remote = Remote(RemoteSettings(url=url, api_key_env="SERVICE_KEY", **{**QUICK, "retries": 0}))
     with pytest.raises(ServiceFailure) as failure:
         await remote(Case("x"))
     error = EpisodeError.of(failure.value)
@@ -237,7 +225,7 @@ async def test_bytes_that_are_no_http_are_typed_failures_too() -> None:
         if draw.random() < 0.7:
             answer = b"HTTP/1.1 200 OK\r\n" + answer
         server = RawServer(answer)
-        remote = Remote(url=server.url, **{**QUICK, "retries": 0})
+        remote = Remote(RemoteSettings(url=server.url, **{**QUICK, "retries": 0}))
         try:
             assert await remote(Case("x")) == 1.0
         except ServiceFailure as failure:

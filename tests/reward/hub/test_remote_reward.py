@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -14,11 +13,11 @@ import pytest
 
 pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'retrain[http]'")
 
-from scoring_server import Behaviour, ScoringServer, hangs, held, says, scores
+from scoring_server import Serve, hangs, held, says, scores
 
 from retrain.errors import ConfigError, RewardFailure, boundary
 from retrain.reward.hub.cases import Case
-from retrain.reward.hub.remote import Remote
+from retrain.reward.hub.remote import Remote, RemoteSettings
 from retrain.reward.hub.service_faults import FaultKind, ServiceFailure
 from retrain.runtime import EventLoopThread
 from retrain.types import Message
@@ -26,29 +25,13 @@ from retrain.types import Message
 QUICK = {"backoff": 0.01, "attempt_timeout": 2.0, "timeout": 5.0}
 
 
-@pytest.fixture
-def serve() -> Iterator[Callable[[Behaviour], ScoringServer]]:
-    servers: list[ScoringServer] = []
-
-    def start(always: Behaviour) -> ScoringServer:
-        servers.append(ScoringServer(always))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
-
-
 def length_of(item: Any) -> float:
     return len(item["response"]) / 10
 
 
-Serve = Callable[[Behaviour], ScoringServer]
-
-
 async def test_a_case_is_posted_and_the_number_is_its_score(serve: Serve) -> None:
     server = serve(scores(length_of))
-    remote = Remote(url=f"{server.url}/score")
+    remote = Remote(RemoteSettings(url=f"{server.url}/score"))
     prompt = (Message("user", "Q?"),)
     assert await remote(Case("abc", 7, {"id": 1}, prompt=prompt)) == 0.3
     (body,) = server.bodies()
@@ -64,7 +47,7 @@ async def test_a_case_is_posted_and_the_number_is_its_score(serve: Serve) -> Non
 async def test_slimes_protocol_has_its_three_keys_and_reads_its_replies(serve: Serve) -> None:
     server = serve(says({"reward": 0.5, "note": "x"}))
     server.next += [says("0.25"), says({"reward": 1})]
-    remote = Remote(url=server.url, compat="slime")
+    remote = Remote(RemoteSettings(url=server.url, compat="slime"))
     given = [await remote(Case("a \\boxed{7}", "7", {"x": 1}, prompt="Q")) for _ in range(3)]
     assert given == [0.25, 1.0, 0.5]
     assert server.bodies()[0] == {"prompt": "Q", "response": "a \\boxed{7}", "label": "7"}
@@ -73,7 +56,7 @@ async def test_slimes_protocol_has_its_three_keys_and_reads_its_replies(serve: S
 
 async def test_cases_that_come_together_share_requests(serve: Serve) -> None:
     server = serve(scores(length_of))
-    remote = Remote(url=server.url, batch_size=8, max_delay=0.05)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=8, max_delay=0.05))
     texts = ["y" * n for n in range(50)]
     given = await asyncio.gather(*(remote(Case(text)) for text in texts))
     assert given == [len(text) / 10 for text in texts]
@@ -83,7 +66,7 @@ async def test_cases_that_come_together_share_requests(serve: Serve) -> None:
 
 async def test_a_batch_that_is_not_full_is_sent_after_its_delay(serve: Serve) -> None:
     server = serve(scores(length_of))
-    remote = Remote(url=server.url, batch_size=100, max_delay=0.02)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=100, max_delay=0.02))
     assert await remote(Case("abc")) == 0.3
     await remote.aclose()
 
@@ -91,7 +74,7 @@ async def test_a_batch_that_is_not_full_is_sent_after_its_delay(serve: Serve) ->
 async def test_while_no_request_may_be_sent_a_batch_fills_up(serve: Serve) -> None:
     go = threading.Event()
     server = serve(held(go, scores(length_of)))
-    remote = Remote(url=server.url, batch_size=10, max_delay=0.0, concurrency=1)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=10, max_delay=0.0, concurrency=1))
     waiting = []
     for n in range(11):
         waiting.append(asyncio.ensure_future(remote(Case("y" * n))))
@@ -104,7 +87,7 @@ async def test_while_no_request_may_be_sent_a_batch_fills_up(serve: Serve) -> No
 
 async def test_one_bad_score_fails_one_case_of_a_batch(serve: Serve) -> None:
     server = serve(says('{"scores": [1, NaN, "1", null, {"score": 0.5}, {"points": 2}, true]}'))
-    remote = Remote(url=server.url, batch_size=7)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=7))
     given = await asyncio.gather(*(remote(Case("x")) for _ in range(7)), return_exceptions=True)
     assert (given[0], given[4]) == (1.0, 0.5)
     failed = [str(failure) for failure in given if isinstance(failure, ServiceFailure)]
@@ -116,7 +99,7 @@ async def test_one_bad_score_fails_one_case_of_a_batch(serve: Serve) -> None:
 
 async def test_requests_at_once_are_bounded_and_connections_kept(serve: Serve) -> None:
     server = serve(scores(length_of, seconds=0.01))
-    remote = Remote(url=server.url, concurrency=5)
+    remote = Remote(RemoteSettings(url=server.url, concurrency=5))
     given = await asyncio.gather(*(remote(Case("yy")) for _ in range(100)))
     assert given == [0.2] * 100
     assert server.most_at_once == 5
@@ -128,7 +111,7 @@ async def test_requests_at_once_are_bounded_and_connections_kept(serve: Serve) -
 async def test_what_may_pass_is_asked_again(serve: Serve, status: int) -> None:
     server = serve(says("1"))
     server.next += [says("busy", status), says("busy", status)]
-    remote = Remote(url=server.url, **QUICK)
+    remote = Remote(RemoteSettings(url=server.url, **QUICK))
     assert await remote(Case("x")) == 1.0
     counted = remote.measured()
     assert (counted["requests"], counted["retries"], counted["calls"]) == (3, 2, 1)
@@ -140,7 +123,7 @@ async def test_what_may_pass_is_asked_again(serve: Serve, status: int) -> None:
 async def test_a_server_says_when_to_come_back(serve: Serve) -> None:
     server = serve(says("1"))
     server.next.append(says("busy", 429, Retry_After="1"))
-    remote = Remote(url=server.url, **QUICK)
+    remote = Remote(RemoteSettings(url=server.url, **QUICK))
     loop = asyncio.get_running_loop()
     began = loop.time()
     assert await remote(Case("x")) == 1.0
@@ -150,7 +133,7 @@ async def test_a_server_says_when_to_come_back(serve: Serve) -> None:
 
 async def test_a_wait_that_is_asked_for_does_not_outlast_the_timeout(serve: Serve) -> None:
     server = serve(says("busy", 503, Retry_After="3600"))
-    remote = Remote(url=server.url, timeout=5.0)
+    remote = Remote(RemoteSettings(url=server.url, timeout=5.0))
     with pytest.raises(ServiceFailure, match="HTTP 503: 'busy'"):
         await remote(Case("x"))
     assert len(server.seen) == 1
@@ -159,7 +142,9 @@ async def test_a_wait_that_is_asked_for_does_not_outlast_the_timeout(serve: Serv
 
 async def test_the_breaker_opens_says_so_and_closes_after_a_probe(serve: Serve) -> None:
     server = serve(says("down", 500))
-    remote = Remote(url=server.url, retries=0, breaker_failures=3, breaker_seconds=0.8)
+    remote = Remote(
+        RemoteSettings(url=server.url, retries=0, breaker_failures=3, breaker_seconds=0.8)
+    )
     for _ in range(3):
         with pytest.raises(ServiceFailure, match="HTTP 500"):
             await remote(Case("x"))
@@ -179,7 +164,9 @@ async def test_the_breaker_opens_says_so_and_closes_after_a_probe(serve: Serve) 
 
 async def test_a_probe_that_was_cut_off_leaves_room_for_another(serve: Serve) -> None:
     server = serve(says("down", 500))
-    remote = Remote(url=server.url, retries=0, breaker_failures=1, breaker_seconds=0.05)
+    remote = Remote(
+        RemoteSettings(url=server.url, retries=0, breaker_failures=1, breaker_seconds=0.05)
+    )
     with pytest.raises(ServiceFailure):
         await remote(Case("x"))
     await asyncio.sleep(0.06)
@@ -202,9 +189,11 @@ async def test_secrets_come_from_the_environment_and_are_never_shown(
 
     server = serve(echo)
     remote = Remote(
-        url=f"{server.url}/s?token=abc",
-        api_key_env="SCORER_KEY",
-        headers_env=["X-Team: SCORER_TEAM"],
+        RemoteSettings(
+            url=f"{server.url}/s?token=abc",
+            api_key_env="SCORER_KEY",
+            headers_env=["X-Team: SCORER_TEAM"],
+        )
     )
     with pytest.raises(ServiceFailure) as failure:
         await remote(Case("x"))
@@ -237,19 +226,19 @@ async def test_secrets_come_from_the_environment_and_are_never_shown(
 )
 def test_a_setting_that_cannot_be_is_named(params: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as error:
-        Remote(**params)
+        Remote(RemoteSettings(**params))
     assert "pass" not in str(error.value).replace("password", "")
 
 
 def test_a_secret_in_place_of_its_variable_is_refused_unseen() -> None:
     with pytest.raises(ConfigError, match="name of an environment variable") as error:
-        Remote(url="http://h/", headers_env=["Authorization: Bearer sk-123"])
+        Remote(RemoteSettings(url="http://h/", headers_env=["Authorization: Bearer sk-123"]))
     assert "sk-123" not in str(error.value)
 
 
 async def test_the_wait_for_a_place_is_not_the_case_being_late(serve: Serve) -> None:
     server = serve(scores(length_of, seconds=0.2))
-    remote = Remote(url=server.url, concurrency=1)
+    remote = Remote(RemoteSettings(url=server.url, concurrency=1))
 
     async def one(n: int) -> float:
         async with boundary(RewardFailure, "reward remote", timeout=1.2):
@@ -282,7 +271,7 @@ def closed_down_to(sockets: int) -> bool:
 async def test_whoever_leaves_early_leaves_nothing_behind(serve: Serve) -> None:
     server = serve(hangs)
     before = open_sockets(), len(asyncio.all_tasks())
-    remote = Remote(url=server.url, batch_size=4, concurrency=2)
+    remote = Remote(RemoteSettings(url=server.url, batch_size=4, concurrency=2))
     waiting = [asyncio.ensure_future(remote(Case("x"))) for _ in range(20)]
     await asyncio.sleep(0.2)
     for task in waiting:
@@ -303,7 +292,7 @@ async def many(remote: Remote) -> None:
 def test_every_event_loop_has_its_own_connections_and_takes_them_along(serve: Serve) -> None:
     server = serve(scores(length_of))
     before = open_sockets()
-    remote = Remote(url=server.url)
+    remote = Remote(RemoteSettings(url=server.url))
     for _ in range(3):
         asyncio.run(many(remote))
         assert closed_down_to(before)
@@ -312,7 +301,7 @@ def test_every_event_loop_has_its_own_connections_and_takes_them_along(serve: Se
 def test_connections_end_with_the_run_before_or_after_its_loop(serve: Serve) -> None:
     server = serve(scores(length_of))
     before = open_sockets()
-    remote = Remote(url=server.url)
+    remote = Remote(RemoteSettings(url=server.url))
     with EventLoopThread() as loop:
         loop.run(many(remote))
         assert open_sockets() > before + 10
@@ -326,7 +315,7 @@ def test_connections_end_with_the_run_before_or_after_its_loop(serve: Serve) -> 
 
 async def test_closing_ends_what_runs_and_a_later_case_begins_anew(serve: Serve) -> None:
     server = serve(hangs)
-    remote = Remote(url=server.url, **QUICK)
+    remote = Remote(RemoteSettings(url=server.url, **QUICK))
     waiting = asyncio.ensure_future(remote(Case("x")))
     await asyncio.sleep(0.1)
     await remote.aclose()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from retrain.config import ModelConfig
 from retrain.engine.server_run import ServeLoop, bind, url_of
@@ -17,6 +16,11 @@ from retrain.engine.server_security import Access
 from retrain.engine.server_service import ModelService
 from retrain.engine.server_weights import WeightFolders
 from retrain.engine.transformers_serving import load_served
+
+if TYPE_CHECKING:
+    import httpx
+
+_SECONDS = 120
 
 
 class ServerHere:
@@ -47,7 +51,7 @@ class ServerHere:
         run = self._loop.run
         self._thread = threading.Thread(target=run, args=([self._socket],), daemon=True)
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(_SECONDS)
 
     def _note_ready(self) -> None:
         self._events = asyncio.get_running_loop()
@@ -55,6 +59,8 @@ class ServerHere:
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
         """Send one request on a connection of its own."""
+        import httpx
+
         return httpx.request(
             method, f"{self.url}{path}", json=body, timeout=20, trust_env=False, **options
         )
@@ -79,7 +85,17 @@ class ServerHere:
     def stop(self) -> None:
         """Stop as SIGTERM does."""
         self._loop.should_exit = True
-        self._thread.join(20)
+        self._thread.join(_SECONDS)
         assert not self._thread.is_alive()
         self._socket.close()
         self.service.loaded.engine.close()
+
+
+@contextmanager
+def serving(model: Path, **options: Any) -> Iterator[str]:
+    """Serve a folder's model; gives the base URL."""
+    server = ServerHere(model, **options)
+    try:
+        yield server.url
+    finally:
+        server.stop()
