@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from retrain.connections import seconds_to_wait
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
-from retrain.engine.http_answer import ServedModel, check_answer, check_request
+from retrain.engine.http_answer import ServedModel, check_answer
 from retrain.engine.http_client import HttpClient, HttpSettings, ServerFault, server_urls
 from retrain.engine.http_pool import Server, ServerPool
+from retrain.engine.request_checks import check_request
 from retrain.errors import EngineFailure
 from retrain.types import FinishReason
 
@@ -105,6 +106,11 @@ class HttpEngine(ABC):
     def capabilities(self) -> EngineCapabilities:
         """What the servers can do, as far as is known: some of it only after `start`."""
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Why servers are left out at the moment, one line for each."""
+        return tuple(str(s.fault) for s in self._pool.servers if s.fault is not None)
+
     async def start(self) -> None:
         """Check every server: that it is up and serves our model with exact tokens and logprobs.
 
@@ -136,7 +142,8 @@ class HttpEngine(ABC):
                 "model that reads images"
             )
         turn = TurnRequest(list(input_ids), params, seed, tuple(images or ()))
-        check_request(turn.input_ids, params, self._model)
+        served = self._model
+        check_request(turn.input_ids, params, vocab_size=served.vocab_size, model=served.name)
         session = self._sessions.setdefault(session_id, Session(session_id))
         if session.task is not None:
             raise EngineFailure(f"session {session_id!r} already has a running request")

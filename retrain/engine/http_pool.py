@@ -27,6 +27,7 @@ class Server:
         asked_at: When it was last checked or left out, on the monotonic clock.
         refused_at: When it last failed its check.
         fault: What was wrong with it then; None where nothing was.
+        check: The check that runs, or ran last.
     """
 
     url: str
@@ -36,6 +37,7 @@ class Server:
     asked_at: float = float("-inf")
     refused_at: float = float("-inf")
     fault: EngineFailure | None = None
+    check: asyncio.Task[None] | None = None
 
 
 Check = Callable[[Server], Awaitable[None]]
@@ -145,6 +147,17 @@ class ServerPool:
             self.leave_out(server, EngineFailure(str(error)))
 
     async def _probe(self, server: Server) -> None:
+        """Check a server; who comes while it is being checked waits for the same check.
+
+        A check may take long: a server that came back loads weights in it.
+        """
+        running = server.check
+        here = asyncio.get_running_loop()
+        if running is None or running.done() or running.get_loop() is not here:
+            running = server.check = asyncio.create_task(self._check_now(server))
+        await asyncio.shield(running)
+
+    async def _check_now(self, server: Server) -> None:
         try:
             await self._check(server)
         except EngineFailure as fault:

@@ -67,6 +67,7 @@ class OpenAIEngine(HttpEngine):
         self._names: dict[Server, str] = {}
         self._modes: dict[Server, LogprobMode] = {}
         self._seeded: dict[Server, bool] = {}
+        self._reads: set[Server] = set()
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -86,6 +87,7 @@ class OpenAIEngine(HttpEngine):
                 raise
         self._names[server] = await self._name_on(server)
         await self._check_vocabulary(server)
+        await self._prepare(server)
         cool = await self._probe(server, SamplingParams(1, temperature=1.0))
         hot = SamplingParams(_PROBE_TOKENS, temperature=HOT)
         first, again = await self._probe(server, hot), await self._probe(server, hot)
@@ -93,6 +95,9 @@ class OpenAIEngine(HttpEngine):
             top_logprob(server.url, cool, self.remedy), top_logprob(server.url, first, self.remedy)
         )
         self._seeded[server] = self._ids(server, first) == self._ids(server, again)
+
+    async def _prepare(self, server: Server) -> None:
+        """Do what a server needs before it writes; nothing, unless it loads weights."""
 
     async def _name_on(self, server: Server) -> str:
         reply = await self._client.ask("GET", f"{server.url}/v1/models", timeout=CHECK_SECONDS)
@@ -120,16 +125,19 @@ class OpenAIEngine(HttpEngine):
             if fault.lost:
                 raise
             return
+        self._reads.add(server)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         self._model.check_tokens(server.url, tokens, name)
 
-    async def _probe(self, server: Server, params: SamplingParams) -> Any:
+    async def _probe(
+        self, server: Server, params: SamplingParams, ids: Sequence[int] = PROBE_IDS
+    ) -> Any:
         """Write a few tokens after a short prompt.
 
         Raises:
             ConfigError: The server does not take such a request.
         """
-        turn = TurnRequest(list(PROBE_IDS), params, _PROBE_SEED)
+        turn = TurnRequest(list(ids), params, _PROBE_SEED)
         url = f"{server.url}/v1/completions"
         body = self._body(server, turn)
         try:

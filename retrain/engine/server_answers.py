@@ -20,6 +20,7 @@ def generation_answer(
     written: Generation,
     *,
     prompt_tokens: int,
+    matched: int | str | None,
     text: str,
     logprobs: bool,
     top_logprob: tuple[int, float] | None,
@@ -31,6 +32,7 @@ def generation_answer(
         rid: The request's id.
         written: What the engine wrote, a stop token included.
         prompt_tokens: Tokens of the prompt.
+        matched: The stop token or the stop string that ended it; None where neither did.
         text: `written` decoded.
         logprobs: Whether they were asked for.
         top_logprob: The likeliest first token and its logprob, where asked for.
@@ -38,7 +40,7 @@ def generation_answer(
     """
     meta: dict[str, Any] = {
         "id": rid,
-        "finish_reason": finish_reason(written),
+        "finish_reason": finish_reason(written, matched),
         "prompt_tokens": prompt_tokens,
         "weight_version": written.weight_version,
         "completion_tokens": len(written.output_ids),
@@ -55,10 +57,10 @@ def generation_answer(
     return {"text": text, "output_ids": list(written.output_ids), "meta_info": meta}
 
 
-def finish_reason(written: Generation) -> dict[str, Any]:
+def finish_reason(written: Generation, matched: int | str | None) -> dict[str, Any]:
     """Why a generation ended."""
     if written.finish_reason is FinishReason.STOP:
-        return {"type": "stop", "matched": written.output_ids[-1]}
+        return {"type": "stop", "matched": matched}
     if written.finish_reason is FinishReason.LENGTH:
         return {"type": "length", "length": len(written.output_ids)}
     return {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}

@@ -66,8 +66,10 @@ def _server_info(service: ModelService) -> dict[str, Any]:
         "dp_size": 1,
         "ep_size": 1,
         "disaggregation_mode": "null",
-        "enable_memory_saver": False,
+        "enable_memory_saver": False,  # slime expects its own setting here
+        "releases_memory": True,
         "enable_deterministic_inference": True,
+        "skip_tokenizer_init": service.loaded.tokenizer is None,
         "context_length": service.loaded.context_length,
         "max_running_requests": service.loaded.max_running_requests,
         "version": f"retrain {__version__}",

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from retrain.engine.base import SamplingParams
+from retrain.engine.stop_strings import StopStrings
 
 GREEDY_BELOW = 1e-6
 """SGLang samples greedily below this temperature."""
@@ -54,7 +55,6 @@ class SamplingBody(Body):
         "repetition_penalty": (None, 1),
         "min_new_tokens": (None, 0),
         "n": (None, 1),
-        "stop": (None, "", []),
         "stop_regex": (None, "", []),
         "json_schema": (None,),
         "regex": (None,),
@@ -69,6 +69,7 @@ class SamplingBody(Body):
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     top_k: Annotated[int, Field(ge=-1)] | None = -1
+    stop: str | list[str] | None = None
     stop_token_ids: list[TokenId | None] | None = None
     ignore_eos: bool | None = False
     skip_special_tokens: bool | None = True
@@ -82,12 +83,21 @@ class SamplingBody(Body):
             raise ValueError("top_k: 0, expected -1 (off) or at least 1")
         return self
 
-    def sampling(self, *, room: int, eos_ids: frozenset[int]) -> SamplingParams:
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        """Texts that end the turn; empty ones are none."""
+        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(filter(None, given))
+
+    def sampling(
+        self, *, room: int, eos_ids: frozenset[int], strings: StopStrings | None
+    ) -> SamplingParams:
         """What the engine is asked.
 
         Args:
             room: How many tokens fit after the prompt; written where max_new_tokens is null.
             eos_ids: What ends a turn of this model; `ignore_eos` switches all stop tokens off.
+            strings: `stop_texts`, with what decodes; None where there are none.
         """
         stops = {token for token in self.stop_token_ids or () if token is not None}
         temperature = 1.0 if self.temperature is None else self.temperature
@@ -97,6 +107,7 @@ class SamplingBody(Body):
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=-1 if self.top_k is None else self.top_k,
             stop_token_ids=frozenset() if self.ignore_eos else frozenset(stops) | eos_ids,
+            stop_strings=strings,
         )
 
 

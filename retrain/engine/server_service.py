@@ -155,7 +155,7 @@ class ModelService:
                 except OSError as error:
                     raise RequestRefused(f"the weights cannot be put away: {error}") from error
             self._kv_released = self._kv_released or tags is None or "kv_cache" in tags
-            engine.weights_changed(self.versions.current)
+            await engine.release_memory()
             self.turns.usable = self._parked is None and not self._kv_released
 
     async def resume_memory(self, tags: Sequence[str] | None) -> None:

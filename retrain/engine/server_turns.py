@@ -12,7 +12,9 @@ from retrain.engine.server_answers import generation_answer
 from retrain.engine.server_errors import RequestRefused
 from retrain.engine.server_protocol import GenerateBody
 from retrain.engine.server_requests import Requests, Ticket
+from retrain.engine.stop_strings import StopStrings
 from retrain.engine.transformers_serving import LoadedModel
+from retrain.rendering.decoding import make_decode
 from retrain.types import FinishReason
 
 _SEED_BITS = 63
@@ -37,6 +39,7 @@ class TurnWriter:
         self._loaded = loaded
         self._requests = requests
         self._seeds = random.Random(seed)
+        self._decode = None if loaded.tokenizer is None else make_decode(loaded.tokenizer)
 
     async def generate(self, body: GenerateBody, key: str | None) -> dict[str, Any]:
         """Write one turn.
@@ -56,11 +59,13 @@ class TurnWriter:
         async with self._requests.enter(rid, key) as ticket:
             written = await self._write(ticket, prompt, params, body.sampling.sampling_seed)
             top = await self._top(ticket, prompt, params) if body.top_logprobs_num else None
+        matched = _matched(written, params)
         return generation_answer(
             rid,
             written,
             prompt_tokens=len(prompt),
-            text=self._text(body, written),
+            matched=matched,
+            text=self._text(body, written, matched),
             logprobs=bool(body.return_logprob),
             top_logprob=top,
             seconds=time.monotonic() - began,
@@ -92,7 +97,8 @@ class TurnWriter:
 
     def _params(self, body: GenerateBody, prompt: int) -> SamplingParams:
         room = self._loaded.context_length - prompt
-        params = body.sampling.sampling(room=room, eos_ids=self._loaded.eos_ids)
+        strings = self._strings(body.sampling.stop_texts)
+        params = body.sampling.sampling(room=room, eos_ids=self._loaded.eos_ids, strings=strings)
         if params.max_tokens > room or room < 1:
             raise RequestRefused(
                 f"{prompt} prompt tokens + max_new_tokens {params.max_tokens} are more than the "
@@ -100,6 +106,13 @@ class TurnWriter:
                 "with a larger --context-length"
             )
         return params
+
+    def _strings(self, texts: tuple[str, ...]) -> StopStrings | None:
+        if not texts:
+            return None
+        if self._decode is None:
+            raise RequestRefused("stop: the model's folder has no tokenizer; leave it out")
+        return StopStrings(texts, self._decode)
 
     async def _write(
         self, ticket: Ticket, prompt: list[int], params: SamplingParams, seed: int | None
@@ -127,12 +140,24 @@ class TurnWriter:
             return None
         return written.output_ids[0], written.logprobs[0]
 
-    def _text(self, body: GenerateBody, written: Generation) -> str:
+    def _text(self, body: GenerateBody, written: Generation, matched: int | str | None) -> str:
         if self._loaded.tokenizer is None:
             return ""
         ids = list(written.output_ids)
-        if written.finish_reason is FinishReason.STOP and not body.sampling.no_stop_trim:
+        trims = not body.sampling.no_stop_trim
+        if trims and isinstance(matched, int):
             ids = ids[:-1]
         skip = body.sampling.skip_special_tokens is not False
         text: str = self._loaded.tokenizer.decode(ids, skip_special_tokens=skip)
-        return text
+        return text.partition(matched)[0] if trims and isinstance(matched, str) else text
+
+
+def _matched(written: Generation, params: SamplingParams) -> int | str | None:
+    """The stop token or the stop string that ended a generation; None where neither did."""
+    if written.finish_reason is not FinishReason.STOP:
+        return None
+    last, strings = written.output_ids[-1], params.stop_strings
+    if last in params.stop_token_ids or strings is None:
+        return last
+    text = strings.decode(written.output_ids)
+    return next(one for one in strings.texts if one in text)

@@ -7,29 +7,30 @@ UpdateWeightFromDiskReqInput) and `srt/entrypoints/http_server.py`; /generate st
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
+from retrain.engine.base import EngineCapabilities, Generation
 from retrain.engine.http_answer import SAMPLE_TEXT, ServedModel
 from retrain.engine.http_client import HttpSettings, ServerFault
 from retrain.engine.http_engine import CHECK_SECONDS, HttpEngine, Session, TurnRequest
 from retrain.engine.http_logprobs import HOT, PROBE_IDS, LogprobMode, logprob_mode, why_not_exact
 from retrain.engine.http_pool import Server
+from retrain.engine.http_weights import LoadingServers, ServerWeights
 from retrain.engine.sglang_protocol import (
-    NO_LOGPROBS,
     ROUTING_HEADER,
     generate_body,
     image_body,
     read_generation,
 )
-from retrain.engine.sglang_weights import SGLangWeights
+from retrain.engine.sglang_weights import SGLangCalls
 from retrain.errors import ConfigError, DataError, EngineFailure, RenderingFailure
+from retrain.types import FinishReason
 from retrain.vision.base import VisionProcessor, refuse_forged
 
 
-class SGLangEngine(HttpEngine):
+class SGLangEngine(LoadingServers, HttpEngine):
     """An `InferenceEngine` over SGLang servers, or over a sglang-router before them.
 
     SGLang's logprobs are tempered and not truncated, which is what is wanted; a server that runs
@@ -66,9 +67,11 @@ class SGLangEngine(HttpEngine):
             raise ConfigError("engine.urls: name one router, or several servers with router: false")
         self._router = router
         self._vision = vision
-        self._weights = SGLangWeights(self._client)
+        self._calls = SGLangCalls(self._client)
+        self._weights = ServerWeights(self._calls, self._pool, self._workers_of)
         self._modes: dict[Server, LogprobMode] = {}
         self._seeded: dict[Server, bool] = {}
+        self._reads: dict[Server, bool] = {}
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -82,44 +85,17 @@ class SGLangEngine(HttpEngine):
         """The version of the last update, or what the servers said of themselves."""
         return self._weights.version
 
-    async def update_weights_from_checkpoint(self, path: str, version: str) -> None:
-        """Load new weights into every server, and check that they say so.
-
-        Running requests are aborted by the servers and return with what they have written.
-
-        Args:
-            path: A folder of Hugging Face weights, as the servers see it.
-            version: The version from now on.
-
-        Raises:
-            EngineFailure: A server refused, or its weight version did not move; it is left out. A
-                server that is out already loads them when it is back.
-        """
-        await self._pool.start()
-        self._weights.expect(path, version)
-        up = [server for server in self._pool.servers if server.up]
-        outcomes = await asyncio.gather(*map(self._load_into, up), return_exceptions=True)
-        for outcome in outcomes:
-            if outcome is not None:
-                raise outcome
-
-    async def _load_into(self, server: Server) -> None:
-        try:
-            await self._weights.load_into(await self._workers_of(server))
-        except EngineFailure as fault:
-            self._pool.leave_out(server, fault)
-            raise
-
     async def _check(self, server: Server) -> None:
         await self._client.ask("GET", f"{server.url}/health", timeout=CHECK_SECONDS)
         workers = await self._workers_of(server)
-        await self._weights.catch_up(workers)
         info = await self._ask_json("GET", f"{workers[0]}/model_info")
         await self._check_vocabulary(workers[0], info)
+        await self._weights.catch_up(server)
         facts = [await self._ask_json("GET", f"{url}/server_info") for url in workers]
         self._seeded[server] = all(fact.get("enable_deterministic_inference") for fact in facts)
+        self._reads[server] = not any(fact.get("skip_tokenizer_init") for fact in facts)
         self._modes[server] = logprob_mode(
-            await self._top_logprob(server, 1.0), await self._top_logprob(server, HOT)
+            *[await self._calls.top_logprob(server.url, PROBE_IDS, heat) for heat in (1.0, HOT)]
         )
 
     async def _check_vocabulary(self, url: str, info: Mapping[str, Any]) -> None:
@@ -134,21 +110,6 @@ class SGLangEngine(HttpEngine):
         served = str(info.get("tokenizer_path") or info.get("model_path"))
         self._model.check_tokens(url, reply.get("tokens"), served)
 
-    async def _top_logprob(self, server: Server, temperature: float) -> float:
-        """The logprob of the likeliest token after a short prompt.
-
-        Raises:
-            ConfigError: The server gives no logprobs.
-        """
-        params = SamplingParams(max_tokens=1, temperature=temperature)
-        body = {**generate_body(list(PROBE_IDS), params, None), "top_logprobs_num": 1}
-        reply = await self._ask_json("POST", f"{server.url}/generate", body)
-        meta = reply.get("meta_info") or {}
-        try:
-            return float(meta["output_top_logprobs"][0][0][0])
-        except (KeyError, IndexError, TypeError) as error:
-            raise ConfigError(f"{server.url}: {NO_LOGPROBS}") from error
-
     async def _write(self, server: Server, session: Session, turn: TurnRequest) -> Generation:
         wrong = why_not_exact(self._modes[server], turn.params, truncated=False)
         if wrong is not None:
@@ -156,8 +117,12 @@ class SGLangEngine(HttpEngine):
                 f"{server.url}: {wrong}; start the server without SGLANG_RETURN_ORIGINAL_LOGPROB, "
                 "or set algorithm.hyperparameters.temperature: 1"
             )
+        if not self._reads[server]:  # it refuses stop strings
+            turn = replace(turn, params=replace(turn.params, stop_strings=None))
         reply = await self._send(server, session, turn)
         generation = read_generation(server.url, reply, len(turn.input_ids), self._version())
+        if generation.finish_reason is not FinishReason.ABORT:  # by an update, of older weights
+            self._weights.require_sent(server, generation.weight_version)
         refuse_forged(generation.output_ids, self._vision)
         return generation
 

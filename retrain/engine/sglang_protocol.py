@@ -67,6 +67,8 @@ def generate_body(input_ids: list[int], params: SamplingParams, seed: int | None
         "spaces_between_special_tokens": False,
         "no_stop_trim": True,
     }
+    if params.stop_strings is not None:
+        sampling["stop"] = list(params.stop_strings.texts)
     if seed is not None:
         sampling["sampling_seed"] = seed
     return {

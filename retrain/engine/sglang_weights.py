@@ -1,97 +1,105 @@
-"""New weights for SGLang servers, from a folder that they can read."""
+"""New weights and released memory on a SGLang server.
+
+The protocol is that of SGLang 0.5.15: `srt/entrypoints/http_server.py` and
+`srt/managers/scheduler_update_weights_mixin.py`. `retrain serve` speaks it too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from retrain.engine.base import SamplingParams
 from retrain.engine.http_client import HttpClient, ServerFault
-from retrain.errors import EngineFailure
+from retrain.engine.sglang_protocol import NO_LOGPROBS, generate_body
+from retrain.engine.weight_calls import LOAD_SECONDS, require_success
+from retrain.engine.weight_probe import PROMPTS
+from retrain.errors import ConfigError
 
 _NOT_FOUND = 404
-_UPDATE_SECONDS = 3600.0
+_CHECK_SECONDS = 60.0
 
 
-class SGLangWeights:
-    """Loads weights into servers, and remembers which ones they must have.
-
-    Attributes:
-        version: What the servers have, or must have.
-    """
+class SGLangCalls:
+    """`WeightCalls` of SGLang."""
 
     def __init__(self, client: HttpClient) -> None:
-        """Take the engine's client.
-
-        Args:
-            client: Sends the requests.
-        """
-        self.version = "0"
+        """Take the engine's client."""
         self._client = client
-        self._path: str | None = None
 
-    def expect(self, path: str, version: str) -> None:
-        """Say what every server must have from now on."""
-        self._path, self.version = path, version
-
-    async def catch_up(self, urls: Sequence[str]) -> None:
-        """Load the expected weights into the servers that have others, because they came back.
-
-        Before the first update nothing is expected, and their own version is taken as it is.
-
-        Args:
-            urls: A server, or the workers behind a router.
-
-        Raises:
-            EngineFailure: A server cannot load them.
-        """
-        versions = {url: await self._served(url) for url in urls}
-        if self._path is None:
-            self.version = next(iter(versions.values()), self.version)
-            return
-        await self.load_into([url for url, served in versions.items() if served != self.version])
-
-    async def load_into(self, urls: Sequence[str]) -> None:
-        """Load the expected weights, whatever version the servers say that they have.
-
-        Raises:
-            EngineFailure: A server cannot load them.
-        """
-        for url in urls:
-            await self._load(url, str(self._path), self.version)
-
-    async def _load(self, url: str, path: str, version: str) -> None:
-        """Pause one server, load weights, check that its version moved, and go on.
-
-        Raises:
-            EngineFailure: It refused, or its version is another one than `version` afterwards.
-        """
-        await self._post(url, "pause_generation", {"mode": "abort"})
-        try:
-            await self._client.ask("GET", f"{url}/flush_cache", timeout=_UPDATE_SECONDS)
-            body = {"model_path": path, "weight_version": version}
-            await self._post(url, "update_weights_from_disk", body)
-            served = await self._served(url)
-        finally:
-            await self._post(url, "continue_generation", {})
-        if served != version:
-            raise EngineFailure(
-                f"{url}: the weights did not move: /update_weights_from_disk succeeded, and the "
-                f"server's weight version is {served!r}, not {version!r}"
-            )
-
-    async def _post(self, url: str, call: str, body: Mapping[str, Any]) -> None:
-        reply = await self._client.ask(
-            "POST", f"{url}/{call}", body=dict(body), timeout=_UPDATE_SECONDS
-        )
-        if isinstance(reply, dict) and reply.get("success") is False:
-            raise EngineFailure(f"{url}/{call}: {reply.get('message')}")
-
-    async def _served(self, url: str) -> str:
+    async def served(self, url: str) -> str | None:
         """The server's weight version; older servers have an endpoint for it alone."""
         try:
-            reply = await self._client.ask("GET", f"{url}/model_info")
+            reply = await self._client.ask("GET", f"{url}/model_info", timeout=_CHECK_SECONDS)
         except ServerFault as fault:
             if fault.status != _NOT_FOUND:
                 raise
             reply = await self._client.ask("GET", f"{url}/get_weight_version")
         return str(reply.get("weight_version")) if isinstance(reply, dict) else str(reply)
+
+    async def wake(self, url: str) -> None:
+        """See `WeightCalls`; SGLang itself dies of taking what it has, and tells nobody."""
+        if (await self._facts(url)).get("releases_memory"):
+            await self._post(url, "resume_memory_occupation", {})
+
+    async def pause(self, url: str) -> None:
+        """See `WeightCalls`; what runs is waited for, since a flush is refused until then."""
+        await self._post(url, "pause_generation", {"mode": "abort"})
+        await self._client.ask("GET", f"{url}/flush_cache", timeout=LOAD_SECONDS)
+
+    async def go_on(self, url: str) -> None:
+        """See `WeightCalls`."""
+        await self._post(url, "continue_generation", {})
+
+    async def load(self, url: str, path: str, version: str) -> None:
+        """See `WeightCalls`; the server drops its cache itself."""
+        body = {"model_path": path, "weight_version": version}
+        await self._post(url, "update_weights_from_disk", body)
+
+    async def release(self, url: str) -> None:
+        """See `WeightCalls`; without its memory saver SGLang answers that all is well."""
+        facts = await self._facts(url)
+        if not (facts.get("enable_memory_saver") or facts.get("releases_memory")):
+            raise ConfigError(
+                f"{url}: the server keeps its memory while the trainer needs it; start it with "
+                "--enable-memory-saver, or give it a device of its own and leave "
+                "algorithm.hyperparameters.torch_colocate out"
+            )
+        await self._post(url, "release_memory_occupation", {})
+
+    async def take_weights(self, url: str) -> None:
+        """See `WeightCalls`."""
+        await self._post(url, "resume_memory_occupation", {"tags": ["weights"]})
+
+    async def take_cache(self, url: str) -> None:
+        """See `WeightCalls`."""
+        await self._post(url, "resume_memory_occupation", {"tags": ["kv_cache", "cuda_graph"]})
+
+    async def answers(self, url: str) -> Sequence[float]:
+        """See `WeightCalls`; one after the other, since a batch would change the last bits."""
+        return [await self.top_logprob(url, ids, 1.0) for ids in PROMPTS]
+
+    async def top_logprob(self, url: str, ids: Sequence[int], temperature: float) -> float:
+        """The logprob of the likeliest token after a prompt.
+
+        Raises:
+            ConfigError: The server gives no logprobs.
+        """
+        params = SamplingParams(max_tokens=1, temperature=temperature)
+        body = {**generate_body(list(ids), params, None), "top_logprobs_num": 1}
+        reply = await self._client.ask("POST", f"{url}/generate", body=body, timeout=_CHECK_SECONDS)
+        meta = reply.get("meta_info") if isinstance(reply, dict) else None
+        try:
+            return float((meta or {})["output_top_logprobs"][0][0][0])
+        except (KeyError, IndexError, TypeError) as error:
+            raise ConfigError(f"{url}: {NO_LOGPROBS}") from error
+
+    async def _facts(self, url: str) -> Mapping[str, Any]:
+        reply = await self._client.ask("GET", f"{url}/server_info", timeout=_CHECK_SECONDS)
+        return reply if isinstance(reply, dict) else {}
+
+    async def _post(self, url: str, call: str, body: Mapping[str, Any]) -> None:
+        reply = await self._client.ask(
+            "POST", f"{url}/{call}", body=dict(body), timeout=LOAD_SECONDS
+        )
+        require_success(reply, f"{url}/{call}")

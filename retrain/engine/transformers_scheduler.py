@@ -160,7 +160,9 @@ class Scheduler:
         run.stream.append(token)
         request.output_ids.append(token)
         request.logprobs.append(logprob)
-        if token in request.params.stop_token_ids:
+        strings = request.params.stop_strings
+        stopped = strings is not None and strings.completed_by(request.output_ids)
+        if stopped or token in request.params.stop_token_ids:
             self._end(request, FinishReason.STOP)
         elif len(request.output_ids) >= request.params.max_tokens:
             self._end(request, FinishReason.LENGTH)

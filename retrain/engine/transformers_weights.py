@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from retrain.errors import ConfigError
 from retrain.model_files import STRUCTURE, structure_difference
 
 _UNREADABLE = (OSError, ValueError, RuntimeError, SafetensorError)
+
+_ONE_AT_A_TIME = threading.Lock()
+"""While transformers loads a model, it unties the weights of every model of the process; where two
+threads load at once, they stay untied."""
 
 
 def read_weights(folder: Path, model: Any) -> dict[str, Tensor]:
@@ -34,7 +39,7 @@ def read_weights(folder: Path, model: Any) -> dict[str, Tensor]:
     """
     config = _config_of(folder, model)
     try:
-        with quiet_transformers():
+        with _ONE_AT_A_TIME, quiet_transformers():
             read: Any = model_class(config).from_pretrained(
                 folder,
                 config=config,

@@ -8,19 +8,22 @@ abort; the server itself can do all of that per request, so it is asked directly
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
 from retrain.engine.http_client import ServerFault
-from retrain.engine.http_engine import CHECK_SECONDS
+from retrain.engine.http_engine import CHECK_SECONDS, Session, TurnRequest
 from retrain.engine.http_pool import Server
+from retrain.engine.http_weights import LoadingServers, ServerWeights
+from retrain.engine.openai_answer import top_logprob
 from retrain.engine.openai_engine import OpenAIEngine
-from retrain.errors import EngineFailure
-
-_FORGET_SECONDS = 10.0
-"""Seconds that a server may take to free the blocks of requests that have just been aborted."""
+from retrain.engine.vllm_weights import VLLMCalls
+from retrain.types import FinishReason
 
 
-class VLLMEngine(OpenAIEngine):
+class VLLMEngine(LoadingServers, OpenAIEngine):
     """An `InferenceEngine` over vLLM servers.
 
     - Length, seed and stop tokens are those of the request; vLLM gives every seeded request a
@@ -31,9 +34,11 @@ class VLLMEngine(OpenAIEngine):
       temperatures other than 0 and 1, processed ones with top-p or top-k.
     - `abort` uses /abort_requests, which VLLM_SERVER_DEV_MODE=1 opens, and keeps what was written;
       without it the connection is cut, and the turn ends empty.
-    - Weights are the trainer's: TRL sends them over NCCL into the server, then `weights_changed`
-      is called. Tensor parallelism inside the server is the server's own matter: a request is one
-      HTTP call, whatever the number of its workers.
+    - Weights come in one of two ways. The server loads them from a folder
+      (`update_weights_from_checkpoint`), which VLLM_SERVER_DEV_MODE=1 opens; or TRL sends them over
+      NCCL into the server, and then `weights_changed` is called. Tensor parallelism inside the
+      server is the server's own matter: a request is one HTTP call, whatever the number of its
+      workers.
     """
 
     remedy = (
@@ -43,6 +48,38 @@ class VLLMEngine(OpenAIEngine):
     tempered_advice = (
         "logprobs are tempered under --logprobs-mode processed_logprobs, which trl vllm-serve sets"
     )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take the servers, as `OpenAIEngine` does."""
+        super().__init__(*args, **options)
+        self._calls = VLLMCalls(self._client, self._top_logprob)
+        self._weights = ServerWeights(self._calls, self._pool, self._workers_of)
+
+    def _body(self, server: Server, turn: TurnRequest) -> dict[str, Any]:
+        """A request; a server that has a tokenizer is told of the stop strings.
+
+        Its `token_ids` hold every token all the same, and `include_stop_str_in_output` is about
+        the text alone (vLLM 0.31: `vllm/v1/engine/detokenizer.py`).
+        """
+        body, strings = super()._body(server, turn), turn.params.stop_strings
+        if strings is None or server not in self._reads:
+            return body
+        return {**body, "stop": list(strings.texts), "include_stop_str_in_output": True}
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """Abortable, with weight updates; seeded once `start` has found all servers to be so."""
+        return replace(super().capabilities, weight_update=True)
+
+    async def update_weights_from_checkpoint(self, path: str, version: str) -> None:
+        """See `LoadingServers`.
+
+        Raises:
+            EngineFailure: No server has them.
+            ConfigError: A server is not in its development mode.
+        """
+        self.weight_version = version
+        await super().update_weights_from_checkpoint(path, version)
 
     async def require_up(self) -> None:
         """See that every server still answers, before something is begun that waits for it.
@@ -63,20 +100,25 @@ class VLLMEngine(OpenAIEngine):
             EngineFailure: A server did not, within 10 s.
         """
         for server in self._pool.servers:
-            await self._forget_on(server)
+            await self._calls.forget(server.url)
 
-    async def _forget_on(self, server: Server) -> None:
-        url, clock = f"{server.url}/reset_prefix_cache", asyncio.get_running_loop()
-        deadline = clock.time() + _FORGET_SECONDS
-        while clock.time() < deadline:
-            reply = await self._client.ask("POST", url, timeout=CHECK_SECONDS)
-            if not isinstance(reply, dict) or reply.get("success", True):
-                return
-            await asyncio.sleep(0.1)
-        raise EngineFailure(
-            f"{url}: the server still holds the KV cache of older weights after "
-            f"{_FORGET_SECONDS:g} s; does somebody else use it? A server in training serves one run"
-        )
+    async def _write(self, server: Server, session: Session, turn: TurnRequest) -> Generation:
+        generation = await super()._write(server, session, turn)
+        if generation.finish_reason is not FinishReason.ABORT:
+            await self._weights.require_kept(server)
+        return generation
+
+    async def _prepare(self, server: Server) -> None:
+        await self._weights.catch_up(server)
+
+    async def _workers_of(self, server: Server) -> Sequence[str]:
+        return (server.url,)
+
+    async def _top_logprob(self, url: str, ids: Sequence[int]) -> float:
+        """The logprob of the likeliest token after a prompt."""
+        server = next(server for server in self._pool.servers if server.url == url)
+        reply = await self._probe(server, SamplingParams(1, temperature=1.0), ids)
+        return top_logprob(url, reply, self.remedy)
 
     async def _abort_on(self, server: Server, request_id: str) -> bool:
         """End a request by its id: /v1/completions names its one prompt cmpl-ID-0."""

@@ -10,8 +10,10 @@ from typing import Any
 from uuid import uuid4
 
 from retrain.engine.base import EngineCapabilities, Generation, SamplingParams
-from retrain.engine.http_answer import ServedModel, check_answer, check_request
+from retrain.engine.http_answer import ServedModel, check_answer
 from retrain.engine.http_logprobs import LogprobMode, why_not_exact
+from retrain.engine.request_checks import check_request
+from retrain.engine.stop_strings import StopStrings
 from retrain.engine.vllm_loop import HERE, LocalTurn, StepLoop
 from retrain.errors import ConfigError, EngineFailure
 
@@ -75,7 +77,8 @@ class LocalVLLMEngine:
             raise EngineFailure(f"{HERE}: retrain gives it no images")
         if session_id in self._sessions:
             raise EngineFailure(f"session {session_id!r} already has a running request")
-        check_request(input_ids, params, self._model)
+        served = self._model
+        check_request(input_ids, params, vocab_size=served.vocab_size, model=served.name)
         loop = self._started()
         wrong = why_not_exact(self._mode, params, truncated=True)
         if wrong is not None:
@@ -131,6 +134,7 @@ def vllm_params(params: SamplingParams, seed: int) -> Any:
     from vllm import SamplingParams as VLLMParams
     from vllm.sampling_params import RequestOutputKind
 
+    strings = params.stop_strings
     return VLLMParams(
         n=1,
         max_tokens=params.max_tokens,
@@ -145,6 +149,17 @@ def vllm_params(params: SamplingParams, seed: int) -> Any:
         stop_token_ids=sorted(params.stop_token_ids),
         ignore_eos=True,
         logprobs=0,
-        detokenize=False,
+        detokenize=strings is not None,
         output_kind=RequestOutputKind.DELTA,
+        **({} if strings is None else _stopping_behind(strings)),
     )
+
+
+def _stopping_behind(strings: StopStrings) -> dict[str, Any]:
+    """What makes vLLM look for strings in a turn's text, which it must decode for that."""
+    return {
+        "stop": list(strings.texts),
+        "include_stop_str_in_output": True,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+    }

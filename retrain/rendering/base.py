@@ -92,6 +92,11 @@ class Renderer(Protocol):
         """The text of `ids`, special tokens included."""
         ...
 
+    @property
+    def decodes_bytes(self) -> bool:
+        """Whether every token has fixed bytes, which `decode` reads as UTF-8."""
+        ...
+
 
 class TurnRenderer(Renderer, Protocol):
     """A renderer that also writes an assistant turn as the model would have sampled it."""

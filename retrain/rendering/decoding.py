@@ -32,7 +32,7 @@ def make_decode(tokenizer: ChatTokenizer) -> Decode:
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
 
-    if not _is_byte_level(tokenizer):
+    if not is_byte_level(tokenizer):
         return decode
     table = _ByteTable(tokenizer)
 
@@ -68,7 +68,12 @@ class _ByteTable(dict[int, bytes]):
         return found
 
 
-def _is_byte_level(tokenizer: Any) -> bool:
+def is_byte_level(tokenizer: Any) -> bool:
+    """Whether every token has fixed bytes, and a text is those bytes read as UTF-8.
+
+    Then what some tokens say does not hang on those behind them, but for a last character that
+    they complete.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     decoder = getattr(backend, "decoder", None)
     own = vars(tokenizer) if hasattr(tokenizer, "__dict__") else {}

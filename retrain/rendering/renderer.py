@@ -10,7 +10,7 @@ from retrain.environment.base import ToolSchema
 from retrain.errors import RenderingFailure
 from retrain.rendering.base import HistoryMode
 from retrain.rendering.continuation import continuation
-from retrain.rendering.decoding import make_decode
+from retrain.rendering.decoding import is_byte_level, make_decode
 from retrain.rendering.delta import DeltaText
 from retrain.rendering.guard import Guard
 from retrain.rendering.parsing.detection import detect_format
@@ -253,6 +253,11 @@ class DeltaRenderer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
         return self._decode(ids)
+
+    @property
+    def decodes_bytes(self) -> bool:
+        """Whether every token has fixed bytes, which `decode` reads as UTF-8."""
+        return is_byte_level(self._tokenizer)
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens left out."""

@@ -13,7 +13,7 @@ from vllm_checks import check_that_weights_follow, vllm_config
 from vllm_training_server import Start, server_options, serving
 
 from backends.trl import vllm_weights
-from retrain.engine import vllm_engine
+from retrain.engine import vllm_weights as server_calls
 from retrain.errors import RetrainError
 from retrain.training import train
 
@@ -139,6 +139,6 @@ def test_a_prefix_cache_that_stays_ends_the_run(
 ) -> None:
     server = start()
     server.held = 10**6
-    monkeypatch.setattr(vllm_engine, "_FORGET_SECONDS", 0.3)
+    monkeypatch.setattr(server_calls, "FORGET_SECONDS", 0.3)
     with pytest.raises(RetrainError, match="still holds the KV cache of older weights"):
         train(vllm_config(config, **server_options(server)))
