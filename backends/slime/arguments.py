@@ -19,9 +19,6 @@ from retrain.config import RunConfig
 PLUGIN = "backends.slime.plugin"
 """The module of the functions that slime loads by path; dotted, as slime writes paths."""
 
-KL_TYPES = {"k1": "k1", "k2": "k2", "k3": "low_var_kl"}
-"""retrain's estimators of the KL divergence in slime's words."""
-
 TIS_CLIP = 2.0
 """The largest weight of a token under `importance_correction: tis`."""
 
@@ -184,7 +181,7 @@ def _objective(config: RunConfig) -> dict[str, Any]:
     kl = {
         "use_kl_loss": True,
         "kl_loss_coef": hyper.kl_coef,
-        "kl_loss_type": KL_TYPES[hyper.kl_estimator],
+        "kl_loss_type": hyper.kl_estimator,
     }
     tis = {"use_tis": True, "tis_clip": TIS_CLIP, "tis_clip_low": 0.0}
     return {

@@ -86,6 +86,11 @@ class ByteRenderer:
         """The text of `ids`."""
         return self.text(ids)
 
+    @property
+    def decodes_bytes(self) -> bool:
+        """No: ids that are no bytes are left out."""
+        return False
+
     def text(self, ids: Sequence[int]) -> str:
         """The text of those ids that are bytes."""
         return bytes(i for i in ids if i < _STOP).decode(errors="replace")

@@ -88,13 +88,21 @@ def read_loss(recorded: Recorded) -> LossReading:
 
 
 def _fitting(config: RunConfig) -> RunConfig:
-    """The configuration without a micro-batch that the tape's sizes are no multiple of."""
+    """The configuration without what the tape takes the place of, and what it does not fill.
+
+    That is vLLM, and a micro-batch that the tape's sizes are no multiple of.
+    """
     hyper = config.algorithm.hyperparameters
-    micro = hyper.prefixed("trl").get(_MICRO_BATCH)
-    if not isinstance(micro, int) or micro < 1 or hyper.global_batch_size % micro == 0:
+    options = hyper.prefixed("trl")
+    micro = options.get(_MICRO_BATCH)
+    fits = not isinstance(micro, int) or micro < 1 or hyper.global_batch_size % micro == 0
+    left_out = [name for name in options if name == "use_vllm" or name.startswith("vllm_")]
+    left_out += [] if fits else [_MICRO_BATCH]
+    if not left_out:
         return config
     document = config.model_dump(mode="json")
-    del document["algorithm"]["hyperparameters"][f"trl_{_MICRO_BATCH}"]
+    for name in left_out:
+        del document["algorithm"]["hyperparameters"][f"trl_{name}"]
     return RunConfig.model_validate(document).located(config.base_dir)
 
 
@@ -102,6 +110,7 @@ def _fitting(config: RunConfig) -> RunConfig:
 def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader]:
     """The trainer that a run would make, fed by the tape."""
     config = recorded.config
+    hyper = config.algorithm.hyperparameters
     composition = compose(config)
     engine = load_engine(config.rollout.engine, composition)
     tokenizer = load_tokenizer(config)
@@ -119,7 +128,7 @@ def _trainer(plan: Plan, recorded: Recorded, folder: str) -> Iterator[LossReader
             feed=feed,
             weights=_NoWeights(),
             data_state=dict,
-            truncated_importance=False,
+            truncated_importance=hyper.importance_correction == "tis",
             on_logprobs=_unrecorded,
             vision=composition.image_processor,
             model=load_model(config.model),

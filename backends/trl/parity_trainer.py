@@ -69,6 +69,13 @@ class LossReader(BridgedGRPOTrainer):
             self._probe_BT = None
         return -gradient_BT
 
+    def _advantage(self, inputs: dict[str, Any], row: int, place: int) -> float:
+        """A row's advantage; under `tis` the one that the corrections of its tokens multiply."""
+        if self._truncated_importance:
+            return self._feed.rows[place].advantage
+        found: float = inputs["advantages"][row].item()
+        return found
+
     def _row(
         self, inputs: dict[str, Any], row: int, place: int, weights_BT: torch.Tensor
     ) -> LossRow:
@@ -78,14 +85,15 @@ class LossReader(BridgedGRPOTrainer):
         there = inputs["completion_mask"][row].bool()
         mask = inputs["completion_mask"][row] * inputs["tool_mask"][row]
         response = inputs["completion_ids"][row][there]
+        engine = "sampling_per_token_logps" if self._truncated_importance else "old_per_token_logps"
         return LossRow(
             index=sample.index if sample.index is not None else place,
             part=0,
             tokens=(*prompt.tolist(), *response.tolist()),
             mask=tuple(mask[there].tolist()),
-            logprobs=tuple(inputs["old_per_token_logps"][row][there].tolist()),
+            logprobs=tuple(inputs[engine][row][there].tolist()),
             reward=None if sample.remove_sample else self._rewards[place],
-            advantage=inputs["advantages"][row].item(),
+            advantage=self._advantage(inputs, row, place),
             weights=tuple(weights_BT[row][there].tolist()),
             step=self.state.global_step,
             rewards=rewards_by_name(sample),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retrain.errors import BackendFailure, ConfigError, DataError
 from retrain.rollout.buffer import DataBuffer
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 TAPE_ENGINE = "retrain.rollout.tape.building:build_tape"
 """The engine of a configuration that plays a tape."""
+
+_CHOOSING = (
+    *("over_sampling_factor", "partial", "buffer_filter", "max_staleness", "mask_stale_tokens"),
+    *("filter", "filter_fallback", "max_refills", "asynchronous"),
+)
 
 
 class RecordedOrder(DataBuffer):
@@ -132,6 +137,10 @@ def _fit(
             "importance_correction is none: its weights need each framework's own forward pass, "
             "and what goes into them is compared"
         )
+    collecting = _whole_batches(config)
+    if collecting:
+        keys = ", ".join(f"rollout.{key}" for key in collecting)
+        notes.append(f"{keys}: left out; every recorded group is trained on, in the order drawn")
     unneeded = {"save_interval": None, "eval_interval": None, "warmup_steps": 0}
     changed = hyper.model_copy(update={**sizes, **unneeded, "importance_correction": "none"})
     masked = dict.fromkeys(type(config.rollout.failure).model_fields, "mask")
@@ -141,6 +150,7 @@ def _fit(
             "failure": config.rollout.failure.model_copy(update=masked),
             "max_failure_rate": 1.0,
             "owner": "retrain",
+            **collecting,
         }
     )
     algorithm = config.algorithm.model_copy(update={"hyperparameters": changed})
@@ -148,3 +158,14 @@ def _fit(
         update={"algorithm": algorithm, "rollout": rollout, "evaluation": None, "stages": ()}
     )
     return fitted, tuple(notes)
+
+
+def _whole_batches(config: RunConfig) -> dict[str, Any]:
+    """The settings that choose among groups or collect ahead, as they are where nothing does.
+
+    A filter has chosen when the tape was recorded, or is yet to choose: no backend has a part in
+    it. Collecting ahead needs servers, and there are none.
+    """
+    fields = type(config.rollout).model_fields
+    wanted = {key: fields[key].get_default() for key in _CHOOSING}
+    return {key: value for key, value in wanted.items() if getattr(config.rollout, key) != value}

@@ -66,10 +66,13 @@ class ParityReport:
     def equal(self) -> bool:
         """Whether something was read, and nothing unexplained differs.
 
-        A backend that refuses the configuration trains nothing else in its place, so it is no
-        difference, unless it is required. One that fails is.
+        A backend that refuses the configuration, or is not here, trains nothing else in its place,
+        so it is no difference, unless it is required. One that fails is.
         """
-        missing = any(o.failed or (o.refused and o.backend in self.required) for o in self.outcomes)
+        missing = any(
+            o.failed or ((o.refused or o.absent) and o.backend in self.required)
+            for o in self.outcomes
+        )
         explained = all(weights.explained for weights in self.weights)
         return bool(self.readings) and not missing and not self.differences and explained
 

@@ -56,6 +56,29 @@ def test_a_changed_reward_is_shown_and_exits_with_1(taped: Workspace) -> None:
     assert re.search(r"slime, sample 0: reward\n  tape:  \d.*\n  slime: 0.5\n", result.stdout)
 
 
+def test_what_chooses_groups_has_no_part_in_it(taped: Workspace) -> None:
+    taped.config["rollout"] = taped.config.get("rollout", {}) | {
+        "over_sampling_factor": 2.0,
+        "filter": "check_reward_nonzero_std",
+        "asynchronous": True,
+    }
+    result = taped.run("parity", "--tape", "a.tape", "--backend", "slime")
+    assert result.exit_code == 0, result.output
+    left_out = "rollout.over_sampling_factor, rollout.filter, rollout.asynchronous: left out"
+    assert left_out in result.stderr
+
+
+def test_a_named_backend_that_is_not_installed_exits_with_1(
+    taped: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backends.trl.backend.find_spec", lambda name: None)
+    found = taped.run("parity", "--tape", "a.tape", "--backend", "slime", "--backend", "trl")
+    assert found.exit_code == 1
+    assert re.search(r"^trl +absent *$", found.stdout, re.M)
+    assert "trl: not compared: " in found.stdout and "pip install" in found.stdout
+    assert found.stdout.endswith("identical on the tape and slime; trl absent\n")
+
+
 def test_a_backend_that_refuses_is_named(taped: Workspace) -> None:
     result = taped.run(
         "parity", "--tape", "a.tape", "--backend", "trl", "--set", "rendering.history=template"

@@ -23,11 +23,12 @@ from pathlib import Path
 from faults_in_backends import BACKENDS
 from faults_in_bridges import BRIDGES
 from faults_in_engines import ENGINES
+from faults_in_native_loop import NATIVE_LOOP
 from faults_in_rendering import RENDERING
 from planted_fault import ROOT, PlantedFault
 
 PAGE = ROOT / "docs" / "planted_faults.md"
-FAULTS = (*RENDERING, *BRIDGES, *BACKENDS, *ENGINES)
+FAULTS = (*RENDERING, *BRIDGES, *BACKENDS, *NATIVE_LOOP, *ENGINES)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 """Without bytecode: a fault of the same length within the same second would not be read."""

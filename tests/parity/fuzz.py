@@ -1,9 +1,10 @@
-"""Random episodes through the whole path of both backends; prints what differs.
+"""Random episodes through the whole path of every backend; prints what differs.
 
 PYTHONPATH=tests python tests/parity/fuzz.py --episodes 10000 --seed 1
 
-TRL is a real GRPOTrainer, read at its loss. slime is its own conversion and schedule where
-RETRAIN_SLIME names a checkout that can be imported, and the port of its contract otherwise.
+TRL is a real GRPOTrainer, read at its loss, and torch the native loop. slime is its own conversion
+and schedule where RETRAIN_SLIME names a checkout that can be imported, and the port of its contract
+otherwise.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzz_cases import draw_cases, segmented
+from fuzz_cases import draw_cases, segmented, takers
 from fuzz_playing import (
     Played,
     play,
-    refused_by_trl,
+    refused_by,
     shared_tokenizers,
     slime_reading,
+    torch_reading,
     trl_reading,
 )
+from fuzz_slopes import slope_faults
 from fuzz_witness import witness_faults
+from readings import rows_of
 
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
 from retrain.parity import row_differences
-from retrain.parity.report import expected_rows, outcome_of, report_of
+from retrain.parity.report import outcome_of, report_of
+from retrain.parity.weights import follows_its_rule
 from retrain.types import Action
 
 
@@ -40,8 +45,8 @@ class Tally:
     """What has been played.
 
     Attributes:
-        episodes: Episodes that both backends played.
-        segmented: Episodes that may have several segments: TRL refuses them, slime played them.
+        episodes: Episodes of one segment.
+        segmented: Episodes that may have several: TRL refuses them.
         tokens: The tokens of all.
         trained: Those that are trained on.
         differing: Differences, each described.
@@ -62,7 +67,7 @@ def fuzz(
     """Play at least so many episodes.
 
     Args:
-        episodes: How many through both backends; with rewritten histories, through slime.
+        episodes: How many.
         seed: Everything follows from it.
         folder: Where models are kept.
         history: "kept", "rewritten" (in segments), or "both".
@@ -85,36 +90,42 @@ def fuzz(
     raise AssertionError("unreachable: cases have no end")
 
 
+READERS = {"slime": slime_reading, "torch": torch_reading, "trl": trl_reading}
+
+
 def compare(played: Played, tally: Tally) -> None:
-    """Put both backends beside the recording, and the recording beside the engine's log."""
+    """Put every backend beside the recording, and the recording beside the engine's log."""
     config, groups = played.recorded.config, played.recorded.groups
     renderer = played.composition.renderer
-    rows = expected_rows(
-        slot for g in groups for slot in played.composition.data_format.group_samples(g)
-    )
+    rows = rows_of(played.composition.data_format, groups)
     faults = list(witness_faults(groups, rows, played.engine, config.algorithm.name))
-    readings = [slime_reading(played.recorded)]
-    count = sum(len(group.trajectories) for group in groups)
-    if segmented(config):
-        faults += [] if refused_by_trl(played.recorded) else ["trl takes several segments"]
-        tally.segmented += count
-    else:
-        readings.append(trl_reading(played.recorded))
-        tally.episodes += count
+    taking = takers(config)
+    for name in READERS:
+        if refused_by(name, played.recorded) is (name in taking):
+            faults.append(f"{name} {'refuses' if name in taking else 'takes'} it")
+    readings = [READERS[name](played.recorded) for name in taking]
     for reading in readings:
-        faults += map(str, row_differences(rows, reading, renderer.decode))
-    report = report_of(rows, [outcome_of(rows, r, renderer.decode) for r in readings])
-    faults += [f"{w.backends}: loss weights" for w in report.weights if not w.explained]
+        faults += map(str, row_differences(rows, reading.loss, renderer.decode))
+        faults += slope_faults(config, reading.loss, reading.slopes) if reading.slopes else ()
+        faults += [] if follows_its_rule(reading.loss) else [f"{reading.loss.backend}: weights"]
+    outcomes = [outcome_of(rows, reading.loss, renderer.decode) for reading in readings]
+    weights = report_of(rows, outcomes).weights
+    faults += [f"{w.backends}: loss weights" for w in weights if not w.explained]
+    count = sum(len(group.trajectories) for group in groups)
+    tally.segmented += count * segmented(config)
+    tally.episodes += count * (not segmented(config))
     tally.differing += [f"{config.experiment_name}: {fault}" for fault in faults]
     tally.tokens += sum(len(row.tokens) for row in rows)
     tally.trained += sum(row.trained for row in rows)
     tally.seen.update(_what_happened(config, played))
-    tally.seen.update(f"runs read from {reading.source}" for reading in readings)
+    tally.seen.update(f"runs read from {reading.loss.source}" for reading in readings)
 
 
 def _what_happened(config: RunConfig, played: Played) -> Sequence[str]:
     hyper = config.algorithm.hyperparameters
     found = [f"runs of {config.algorithm.name}", f"runs over {_model(config)}"]
+    found += [f"runs with KL {hyper.kl_estimator}"] if hyper.kl_coef else []
+    found += ["runs with tis"] if hyper.importance_correction == "tis" else []
     if hyper.global_batch_size < hyper.rollout_batch_size * hyper.n_samples_per_prompt:
         found.append("several optimizer steps")
     for group in played.recorded.groups:
@@ -169,7 +180,7 @@ def main() -> None:
     seconds = time.perf_counter() - began
     print(
         f"episodes {tally.episodes:,}, differing {len(tally.differing)}, seed {chosen.seed}, "
-        f"seconds {seconds:.0f} (and {tally.segmented:,} in segments, through slime alone; "
+        f"seconds {seconds:.0f} (and {tally.segmented:,} in segments; "
         f"{tally.tokens:,} tokens, {tally.trained:,} of them trained)"
     )
     raise SystemExit(bool(tally.differing))

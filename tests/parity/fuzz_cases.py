@@ -47,8 +47,20 @@ def segmented(config: RunConfig) -> bool:
     return config.rendering.history == "template" or "Rewriting" in config.environment.type
 
 
+def takers(config: RunConfig) -> tuple[str, ...]:
+    """The backends that must take a configuration; the others must refuse it."""
+    hyper = config.algorithm.hyperparameters
+    divergence = hyper.kl_coef > 0
+    refused = {
+        "slime": divergence and config.algorithm.name == "dr_grpo",
+        "torch": False,
+        "trl": segmented(config) or (divergence and hyper.kl_estimator != "k3"),
+    }
+    return tuple(name for name, wrong in refused.items() if not wrong)
+
+
 def _in_segments(rng: random.Random, config: RunConfig) -> RunConfig:
-    """The same in episodes of several segments, which TRL refuses and slime trains on.
+    """The same in episodes of several segments, which TRL refuses and the others train on.
 
     Either the template rewrites what was said before, or the world does.
     """
@@ -116,7 +128,10 @@ def _hyperparameters(
     )
     return {
         **chosen,
+        **_loss(rng),
         **_slime(rng, batch, copies, packed=packed),
+        "torch_micro_batch_tokens": rng.choice((200, 2_000, 16_384)),
+        "torch_packing": rng.random() < 0.5,
         "num_iterations": rng.randint(6, 12),
         "rollout_batch_size": prompts,
         "n_samples_per_prompt": samples,
@@ -126,6 +141,22 @@ def _hyperparameters(
         "max_tokens_per_turn": rng.choice((None, None, 5, 60)),
         "max_context_len": rng.choice((None, None, 700, 400)),
         "max_prompt_len": rng.choice((None, None, 300 if tools else 60)),
+    }
+
+
+def _loss(rng: random.Random) -> dict[str, Any]:
+    """What stands in the loss beside the surrogate; half of the configurations have a KL term."""
+    divergence = {
+        "kl_coef": rng.choice((0.001, 0.3)),
+        "kl_estimator": rng.choice(("k3", "k1", "k2", "k3")),
+    }
+    low, high = rng.choice(((0.2, 0.2), (0.1, 0.28)))
+    return {
+        **(divergence if rng.random() < 0.5 else {}),
+        "importance_correction": rng.choice(("none", "tis")),
+        "temperature": rng.choice((1.0, 0.7)),
+        "clip_eps_low": low,
+        "clip_eps_high": high,
     }
 
 

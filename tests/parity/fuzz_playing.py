@@ -1,13 +1,13 @@
-"""One configuration of the fuzz, recorded and read at the loss of both backends."""
+"""One configuration of the fuzz, recorded and read at the loss of every backend."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from logging import ERROR, getLogger
@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from fuzz_engine import FuzzEngine
 
-from retrain.compose import Composition, compose, load_engine, make_buffer, make_tasks
+from retrain.compose import Composition, compose, load_backend, load_engine, make_buffer, make_tasks
 from retrain.config import RunConfig
 from retrain.parity import LossReading, Recorded
+from retrain.parity.rows import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,20 @@ class Played:
     recorded: Recorded
     composition: Composition
     engine: FuzzEngine
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one backend made of a configuration's episodes.
+
+    Attributes:
+        loss: What entered its loss.
+        slopes: What gradient reached the logprobs of each row's response; empty where nobody
+            trained.
+    """
+
+    loss: LossReading
+    slopes: Mapping[Place, tuple[float, ...]] = field(default_factory=dict)
 
 
 @contextmanager
@@ -58,32 +73,60 @@ def play(config: RunConfig) -> Played:
     return Played(Recorded(config, tuple(groups), ()), composition, engine)
 
 
-def trl_reading(recorded: Recorded) -> LossReading:
-    """What enters the loss of a real GRPOTrainer, whose forward pass is left out.
-
-    What enters the loss does not depend on it, and over a vocabulary of 150,000 it takes long.
-    """
+def trl_reading(recorded: Recorded) -> Reading:
+    """What enters the loss of a real GRPOTrainer, whose forward pass is `fuzz_forward`'s."""
     from fuzz_trainer import WithoutForward
 
     from backends.trl import parity
     from backends.trl.quiet import quiet_frameworks
 
+    trainers: list[WithoutForward] = []
+
+    def made(**trainer: Any) -> WithoutForward:
+        trainers.append(WithoutForward(**trainer))
+        return trainers[-1]
+
     getLogger("trl").setLevel(ERROR)  # it warns of every row without a reward
     with quiet_frameworks(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parity, "LossReader", WithoutForward)
-        return parity.read_loss(recorded)
+        patch.setattr(parity, "LossReader", made)
+        return Reading(parity.read_loss(recorded), trainers[0].slopes)
 
 
-def refused_by_trl(recorded: Recorded) -> bool:
-    """Whether planning for TRL refuses it, as it must an episode of several segments."""
-    from backends.trl.backend import TRLBackend
+def torch_reading(recorded: Recorded) -> Reading:
+    """What enters the loss of the native loop, whose forward pass is `fuzz_forward`'s."""
+    from fuzz_native import SlopeReader
 
-    return bool(TRLBackend().plan(recorded.planned).errors)
+    from backends.torch import parity, passes
+
+    readers: list[SlopeReader] = []
+
+    def made(*given: Any) -> SlopeReader:
+        readers.append(SlopeReader(*given))
+        return readers[-1]
+
+    def score(model: Any, micro: Any, *, temperature: float = 1.0) -> Any:
+        return readers[0].score(model, micro, temperature=temperature)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parity, "LossReader", made)
+        patch.setattr(passes, "score", score)
+        return Reading(parity.read_loss(recorded), readers[0].slopes)
 
 
-def slime_reading(recorded: Recorded) -> LossReading:
-    """What slime's conversion and schedule give, its own code in this process where it is there."""
+def refused_by(backend: str, recorded: Recorded) -> bool:
+    """Whether planning for a backend refuses the configuration."""
+    return bool(load_backend(backend).plan(recorded.planned).errors)
+
+
+def slime_reading(recorded: Recorded) -> Reading:
+    """What slime's conversion and schedule give, its own code in this process where it is there.
+
+    Its loss is taken where RETRAIN_MEGATRON names a checkout.
+    """
+    from fuzz_slime import slime_slopes
+
     from backends.slime import parity, parity_rows
+    from backends.slime.planning import make_plan
 
     def in_this_process(recorded: Recorded, plan: Any, root: Path) -> tuple[Any, str]:
         _make_importable(root)
@@ -92,7 +135,11 @@ def slime_reading(recorded: Recorded) -> LossReading:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parity, "_real_rows", in_this_process)
-        return parity.read_loss(recorded)
+        reading = parity.read_loss(recorded)
+    if reading.source.startswith("port"):
+        return Reading(reading)
+    arguments = make_plan(recorded.planned).arguments
+    return Reading(reading, slime_slopes(recorded, reading, arguments))
 
 
 def _make_importable(root: Path) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
+from readings import (
+    real_slime_reading,
+    shift_masks,
+    slime_reading,
+    text,
+    torch_reading,
+    trl_reading,
+)
 
 from retrain.parity import compare_weights, digest, read_recorded, row_differences
 from retrain.parity.report import outcome_of, report_of
@@ -14,35 +21,21 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[trl]'")
 
 
-def text(ids: Any) -> str:
-    return " ".join(map(str, ids))
-
-
-def slime_reading(recorded: Any) -> Any:
-    from backends.slime.parity import read_loss
-
-    return read_loss(recorded)
-
-
-def trl_reading(recorded: Any) -> Any:
-    pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
-    from backends.trl.backend import TRLBackend
-
-    return TRLBackend().read_loss(recorded)
-
-
-def test_both_train_on_what_was_recorded(recorded: Any, expected: Any, monkeypatch: Any) -> None:
+def test_all_train_on_what_was_recorded(recorded: Any, expected: Any, monkeypatch: Any) -> None:
     monkeypatch.delenv("RETRAIN_SLIME", raising=False)
-    readings = [slime_reading(recorded()), trl_reading(recorded())]
+    fitted = recorded()
+    readings = [slime_reading(fitted), torch_reading(fitted), trl_reading(fitted)]
     assert len(expected) == 16
     assert sum(not row.trained for row in expected) > 0, "some episodes fail"
     assert sum(len(row.mask) - row.trained for row in expected) > 50, "and there are replies"
     assert {digest(reading.rows) for reading in readings} == {digest(expected)}
     report = report_of(expected, [outcome_of(expected, reading, text) for reading in readings])
     assert report.equal
-    (weights,) = report.weights
-    assert weights.tokens == weights.differing == sum(row.trained for row in expected)
-    assert weights.explained and "counts a row that trains nothing" in weights.causes[0]
+    *slimes, others = report.weights
+    for weights in slimes:
+        assert weights.tokens == weights.differing == sum(row.trained for row in expected)
+        assert weights.explained and "counts a row that trains nothing" in weights.causes[0]
+    assert (others.backends, others.differing) == (("torch", "trl"), 0)
 
 
 def test_the_named_setting_makes_the_weights_equal(recorded: Any, monkeypatch: Any) -> None:
@@ -50,6 +43,20 @@ def test_the_named_setting_makes_the_weights_equal(recorded: Any, monkeypatch: A
     fitted = recorded(loss_aggregation="sequence")
     weights = compare_weights(slime_reading(fitted), trl_reading(fitted))
     assert weights.tokens > 100 and weights.differing == 0
+
+
+def test_a_kl_term_and_episodes_that_train_nothing_leave_the_weights_as_they_are(
+    recorded: Any, expected: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.delenv("RETRAIN_SLIME", raising=False)
+    fitted = recorded(
+        loss_aggregation="sequence", global_batch_size=4, kl_coef=0.3, kl_estimator="k1"
+    )
+    found = torch_reading(fitted)
+    assert digest(found.rows) == digest(expected)
+    weights = compare_weights(slime_reading(fitted), found)
+    assert weights.tokens > 100 and weights.differing == 0
+    assert {row.step for row in found.rows if not row.trained} - {0, 3}
 
 
 def test_shuffled_steps_are_named(recorded: Any, monkeypatch: Any) -> None:
@@ -83,17 +90,7 @@ def test_a_micro_batch_that_the_tape_does_not_fill_is_left_out(
 def test_a_mask_that_is_off_by_one_in_trl_is_caught(
     recorded: Any, expected: Any, monkeypatch: Any
 ) -> None:
-    pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
-    from backends.trl import feed
-
-    right = feed.as_columns
-
-    def shifted(rows: Any) -> Any:
-        columns = right(rows)
-        columns["env_mask"] = [[0, *mask[:-1]] for mask in columns["env_mask"]]
-        return columns
-
-    monkeypatch.setattr(feed, "as_columns", shifted)
+    shift_masks(monkeypatch)
     found = list(row_differences(expected, trl_reading(recorded()), text))
     assert {difference.what for difference in found} == {"mask"}
     assert len(found) > 10 and found[0].token == 0
@@ -118,15 +115,11 @@ def test_positional_groups_in_slime_are_caught(
 
 @pytest.mark.slime
 def test_slime_s_own_code_gives_the_same_rows(recorded: Any, expected: Any) -> None:
-    if not os.environ.get("RETRAIN_SLIME"):
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
     from backends.slime.parity_rows import read_rows
     from backends.slime.planning import make_plan
 
     fitted = recorded(global_batch_size=8)
-    real = slime_reading(fitted)
-    if real.source.startswith("port"):
-        pytest.skip(real.notes[0])
+    real = real_slime_reading(fitted)
     assert digest(real.rows) == digest(expected)
     plan = make_plan(fitted.planned)
     port = read_rows(fitted, plan.arguments, plan.sizes["model_copies"], real=False)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from retrain.cli.parity_text import print_parity
 from retrain.parity import LossReading, LossRow, compare_weights, digest, row_differences
+from retrain.parity.report import BackendOutcome, ParityReport, outcome_of, report_of
 
 ROWS = tuple(
     LossRow(
@@ -100,3 +104,36 @@ def test_a_weight_that_follows_no_rule_is_not_explained() -> None:
     assert weights.causes == () and not weights.explained
     wrong = compare_weights(reading("a", 1 / 8), reading("b", 1 / 9, aggregation="sequence"))
     assert wrong.causes and not wrong.explained
+
+
+def printed(report: ParityReport) -> str:
+    console = Console(file=StringIO(), width=100)
+    print_parity(report, console)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize(("required", "equal"), [((), True), (("b",), True), (("c",), False)])
+def test_a_backend_that_is_not_here_counts_where_it_is_asked_for(
+    required: tuple[str, ...], equal: bool
+) -> None:
+    here = outcome_of(ROWS, LossReading("b", "here", ROWS), decode)
+    report = report_of(ROWS, [here, BackendOutcome("c", absent="pip install c")], required)
+    assert report.equal is equal
+    assert "c: not compared: pip install c" in printed(report)
+    assert printed(report).endswith("identical on the tape and b; c absent\n")
+
+
+def test_backends_that_agree_point_to_what_has_changed_since_the_recording() -> None:
+    def verdict(*rows: Sequence[LossRow]) -> str:
+        readings = [
+            LossReading(name, "here", tuple(r)) for name, r in zip("bc", rows, strict=False)
+        ]
+        report = report_of(ROWS, [outcome_of(ROWS, reading, decode) for reading in readings])
+        assert not report.equal
+        return printed(report).splitlines()[-1]
+
+    other = changed(advantage=0.0)
+    assert "2 differences; b and c agree with one another, so" in verdict(other, other)
+    assert verdict(other, ROWS).endswith(": 1 differences")
+    assert verdict(other).endswith(": 1 differences")

@@ -6,10 +6,7 @@ The configurations lie in `environments/`, and name sources that nobody changed 
 from __future__ import annotations
 
 import json
-import os
-import runpy
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -17,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from demo_runs import make_demo_model
+from slime_source import named_slime
 from typer.testing import CliRunner
 
 pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
@@ -26,7 +25,6 @@ from retrain.cli.main import app
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 CONFIGURATIONS = HERE / "environments"
-EXAMPLE = HERE.parents[1] / "examples" / "calculator"
 SERVER = HERE.parent / "environment" / "mcp_servers" / "fastmcp_server.py"
 NEEDS = {
     "gymnasium": ("gymnasium", "retrain[gymnasium]"),
@@ -48,11 +46,7 @@ ALL = sorted(path.stem for path in CONFIGURATIONS.glob("*.yaml"))
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The calculator example's own model, made by its own script."""
-    folder = tmp_path_factory.mktemp("environments") / "model"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["make_model.py", "--output", str(folder)])
-        patch.syspath_prepend(str(EXAMPLE))
-        runpy.run_path(str(EXAMPLE / "make_model.py"), run_name="__main__")
+    folder = make_demo_model(tmp_path_factory.mktemp("environments") / "model")
     for file, key in (
         ("config", "max_position_embeddings"),
         ("tokenizer_config", "model_max_length"),
@@ -119,8 +113,7 @@ def test_samples_are_identical_on_both_backends(
 
 @pytest.mark.slime
 def test_samples_are_identical_on_slime_s_own_code(command: list[str]) -> None:
-    if not os.environ.get("RETRAIN_SLIME"):
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
+    named_slime()
     for sample in samples_of(command, "slime's own conversion"):
         assert len(set(sample["sha256"].values())) == 1
 

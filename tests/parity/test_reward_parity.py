@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from readings import real_slime_reading, record, rows_of, slime_reading, text, trl_reading
 from reward_world import SETUP
 
+from retrain.compose import compose
 from retrain.config import RunConfig
 from retrain.parity import LossReading, Recorded, read_recorded, row_differences
-from retrain.parity.report import expected_rows
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[trl]'")
@@ -23,46 +22,18 @@ NAMES = {"environment", "letters", "flaky", "by_tokens", "by_mask", "best"}
 @pytest.fixture(scope="module")
 def rewarded(parity_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Two iterations of two groups, recorded under the rewards of `reward_world`."""
-    from retrain.cli.rollout_playing import play_configured
-    from retrain.compose import compose, make_buffer, make_tasks
-
     document = parity_config.model_dump(mode="json")
     document["reward_setup"] = SETUP
     document["algorithm"]["hyperparameters"] |= {"rollout_batch_size": 2, "global_batch_size": 8}
     config = RunConfig.model_validate(document)
-    requests = make_buffer(config, make_tasks(config)).draw(4)
-    path = tmp_path_factory.mktemp("rewards") / "a.tape"
-    play_configured(compose(config), "transformers", requests, 4, tape=path)
-    return read_recorded(config, Path(path))
+    return read_recorded(config, record(config, tmp_path_factory.mktemp("rewards") / "a.tape"))
 
 
 @pytest.fixture(scope="module")
 def settled(rewarded: Recorded) -> Any:
     """The rows that the recording gives, its rewards normalised batch by batch."""
-    from retrain.compose import compose
-
     composition = compose(rewarded.config)
-    groups = rewarded.settled(composition.rewards.settle)
-    return expected_rows(
-        slot for group in groups for slot in composition.data_format.group_samples(group)
-    )
-
-
-def text(ids: Any) -> str:
-    return " ".join(map(str, ids))
-
-
-def slime_reading(recorded: Recorded) -> LossReading:
-    from backends.slime.parity import read_loss
-
-    return read_loss(recorded)
-
-
-def trl_reading(recorded: Recorded) -> LossReading:
-    pytest.importorskip("trl", reason="needs TRL: pip install 'retrain[trl]'")
-    from backends.trl.backend import TRLBackend
-
-    return TRLBackend().read_loss(recorded)
+    return rows_of(composition.data_format, rewarded.settled(composition.rewards.settle))
 
 
 def require_same(rows: Any, reading: LossReading) -> None:
@@ -108,10 +79,5 @@ def test_a_component_that_differs_is_named(
 
 @pytest.mark.slime
 def test_slime_s_own_code_gives_the_same_rewards(rewarded: Recorded, settled: Any) -> None:
-    if not os.environ.get("RETRAIN_SLIME"):
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    real = slime_reading(rewarded)
-    if real.source.startswith("port"):
-        pytest.skip(real.notes[0])
-    require_same(settled, real)
+    require_same(settled, real_slime_reading(rewarded))
     require_same(settled, trl_reading(rewarded))

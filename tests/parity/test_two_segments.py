@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from readings import real_slime_reading, record, rows_of, slime_reading
 
-from retrain.compose import compose, make_buffer, make_tasks
+from retrain.compose import compose
 from retrain.config import RunConfig
 from retrain.environment.rewriting import rewrites_history
 from retrain.errors import ConfigError
 from retrain.parity import Recorded, digest, read_recorded
-from retrain.parity.report import expected_rows
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'retrain[trl]'")
@@ -30,12 +29,7 @@ def config(parity_config: RunConfig) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def tape(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from retrain.cli.rollout_playing import play_configured
-
-    requests = make_buffer(config, make_tasks(config)).draw(4)
-    path = tmp_path_factory.mktemp("tape") / "segments.tape"
-    play_configured(compose(config), "transformers", requests, 4, tape=path)
-    return path
+    return record(config, tmp_path_factory.mktemp("tape") / "segments.tape")
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +39,7 @@ def recorded(config: RunConfig, tape: Path) -> Recorded:
 
 @pytest.fixture(scope="module")
 def expected(recorded: Recorded) -> Any:
-    data_format = compose(recorded.config).data_format
-    return expected_rows(
-        slot for group in recorded.groups for slot in data_format.group_samples(group)
-    )
+    return rows_of(compose(recorded.config).data_format, recorded.groups)
 
 
 def sequence(config: RunConfig, tape: Path) -> Recorded:
@@ -108,17 +99,11 @@ def test_the_port_of_slime_trains_on_every_segment(
 def test_slime_s_own_code_trains_on_every_segment(
     recorded: Recorded, expected: Any, config: RunConfig, tape: Path
 ) -> None:
-    if not os.environ.get("RETRAIN_SLIME"):
-        pytest.skip("set RETRAIN_SLIME to a checkout of slime")
-    from backends.slime.parity import read_loss
-
-    reading = read_loss(recorded)
-    if reading.source.startswith("port"):
-        pytest.skip(reading.notes[0])
+    reading = real_slime_reading(recorded)
     assert digest(reading.rows) == digest(expected)
     check_votes(reading, recorded)
     by_rollout = sequence(config, tape)
-    check_rollout_weights(read_loss(by_rollout), by_rollout)
+    check_rollout_weights(slime_reading(by_rollout), by_rollout)
 
 
 def test_trl_refuses_before_anything_is_played(recorded: Recorded) -> None:
