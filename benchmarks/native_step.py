@@ -1,177 +1,163 @@
-"""One optimizer step of a given batch: the native loop's against TRL's, as a ratio of CPU times.
+"""One whole optimizer step of the native loop against TRL's, as a ratio.
 
-Both get copies of the same random Qwen3 and the same rows of tokens, masks, log-probabilities and
-advantages; nothing is generated. Times are those of the process, all threads together, so that
-other load on the machine does not count.
+Both train copies of one random model on the same rows; nothing is generated. TRL's side is a real
+`GRPOTrainer` inside its own `train()`: batch, passes, clipping, optimizer, schedule. The native
+side is a `PyTorchTrainingBackend`: the same, padded and packed. On a CPU the times are those of the
+process, all threads together, and the sides take turns, so that other load does not count; on a GPU
+one side trains after the other, and wall time and peak memory are told.
 
-    python benchmarks/native_step.py [--rows 32] [--tokens 256] [--hidden 256] [--steps 5]
+    python benchmarks/native_step.py [--preset small] [--steps 5]
+    python benchmarks/native_step.py --device cuda --dtype bfloat16 --preset 0.5b
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import asyncio
+import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
-from datasets import Dataset
-from transformers import Qwen3Config, Qwen3ForCausalLM
-from trl import GRPOConfig, GRPOTrainer
+from native_step_trl import train_trl
+from native_step_work import PRESETS, Work, make_model
 
 from backends.torch.objective import PolicyObjective
-from backends.torch.passes import PassSettings, forward_backward
-from backends.torch.ranks import Ranks
-from backends.torch.rows import TrainingBatch, TrainingRow
+from backends.torch.passes import PassSettings
+from backends.torch.pytorch import PyTorchTrainingBackend
 from backends.torch.schedule import OptimizerSettings, make_optimizer
 
-WORDS, LAYERS = 8192, 6
+TRL, PADDED, PACKED = "trl", "native, padded", "native, packed"
 
 
-def make_model(hidden: int) -> Any:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=WORDS,
-        hidden_size=hidden,
-        intermediate_size=3 * hidden,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=hidden // 4,
+@dataclass
+class Clock:
+    """Times steps, and on a GPU the most memory that they took."""
+
+    cuda: bool
+    seconds: list[float] = field(default_factory=list)
+    peak: int = 0
+    _began: float = 0.0
+
+    def begin(self) -> None:
+        """Start the clock."""
+        if self.cuda:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        self._began = self._now()
+
+    def end(self) -> None:
+        """Stop it, when the device is done."""
+        if self.cuda:
+            torch.cuda.synchronize()
+            self.peak = max(self.peak, torch.cuda.max_memory_allocated())
+        self.seconds.append(self._now() - self._began)
+
+    def _now(self) -> float:
+        return time.perf_counter() if self.cuda else time.process_time()
+
+
+@contextmanager
+def native(work: Work, *, packed: bool, cuda: bool, half: bool) -> Iterator[Callable[[], None]]:
+    """A native backend's whole step."""
+    device = torch.device("cuda" if cuda else "cpu")
+    model = make_model(work).to(device)
+    if work.checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    settings, batch = OptimizerSettings(learning_rate=1e-6), work.batch()
+    passes = PassSettings(
+        micro_batch_tokens=work.budget,
+        packed=packed,
+        autocast=torch.bfloat16 if half else None,
+        device=device,
     )
-    return Qwen3ForCausalLM(config)
+
+    async def one(backend: PyTorchTrainingBackend) -> None:
+        computed, stepped = backend.forward_backward(batch), backend.optim_step()
+        await computed
+        await stepped
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PyTorchTrainingBackend(
+            model,
+            make_optimizer(model, settings),
+            PolicyObjective(),
+            checkpoint_dir=Path(folder),
+            settings=settings,
+            passes=passes,
+        ) as backend,
+    ):
+        yield lambda: asyncio.run(one(backend))
 
 
-def make_batch(rows: int, tokens: int) -> TrainingBatch:
-    """Rows of `tokens` tokens at most, a quarter of them prompt, with some replies in between."""
-    rng = random.Random(0)
-    made = []
-    for index in range(rows):
-        response = rng.randint(tokens // 4, tokens - tokens // 4)
-        mask = tuple(int(rng.random() < 0.8) for _ in range(response))
-        made.append(
-            TrainingRow(
-                tokens=tuple(rng.randrange(WORDS) for _ in range(tokens // 4 + response)),
-                mask=mask,
-                old=tuple(-9.0 if flag else 0.0 for flag in mask),
-                advantage=rng.uniform(-1, 1),
-                index=index,
-            )
-        )
-    return TrainingBatch(tuple(made)).weighted("token")
-
-
-def native_step(batch: TrainingBatch, hidden: int, budget: int, packed: bool) -> Callable[[], None]:
-    model = make_model(hidden)
-    optimizer = make_optimizer(model, OptimizerSettings(learning_rate=1e-6))
-    settings = PassSettings(micro_batch_tokens=budget, packed=packed)
-
-    def step() -> None:
-        forward_backward(model, batch.rows, PolicyObjective(), settings, Ranks())
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def trl_step(batch: TrainingBatch, hidden: int, micro: int, folder: str) -> Callable[[], None]:
-    """TRL's forward, loss and backward over micro-batches, and the same optimizer."""
-    rows = batch.rows
-    passes = len(rows) // micro
-    trainer = GRPOTrainer(
-        model=make_model(hidden),
-        reward_funcs=lambda completions, **_: [0.0] * len(completions),
-        args=GRPOConfig(
-            output_dir=folder,
-            use_cpu=True,
-            bf16=False,
-            per_device_train_batch_size=micro,
-            gradient_accumulation_steps=passes,
-            steps_per_generation=passes,
-            num_generations=micro,
-            gradient_checkpointing=False,
-            report_to="none",
-            loss_type="dapo",
-        ),
-        train_dataset=Dataset.from_dict({"prompt": ["-"] * len(rows)}),
-        processing_class=_tokenizer(),
-    )
-    trainer.current_gradient_accumulation_steps = passes
-    trainer.model.train()
-    parts = [trl_inputs(rows[at : at + micro]) for at in range(0, len(rows), micro)]
-    total = sum(row.trained for row in rows)
-    optimizer = make_optimizer(trainer.model, OptimizerSettings(learning_rate=1e-6))
-
-    def step() -> None:
-        for part in parts:
-            inputs = {**part, "num_items_in_batch": torch.tensor(float(total))}
-            trainer._compute_loss(trainer.model, inputs).backward()
-        torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def trl_inputs(rows: tuple[TrainingRow, ...]) -> dict[str, Any]:
-    prompt = max(row.prompt_length for row in rows)
-    after = max(len(row.mask) for row in rows)
-
-    def right(values: Any) -> list[Any]:
-        return [*values, *[0] * (after - len(values))]
-
-    return {
-        "prompt_ids": torch.tensor([row.tokens[:prompt] for row in rows]),
-        "prompt_mask": torch.ones(len(rows), prompt, dtype=torch.long),
-        "completion_ids": torch.tensor([right(row.tokens[prompt:]) for row in rows]),
-        "completion_mask": torch.tensor([right([1] * len(row.mask)) for row in rows]),
-        "tool_mask": torch.tensor([right(row.mask) for row in rows]),
-        "advantages": torch.tensor([row.advantage for row in rows]),
-        "old_per_token_logps": torch.tensor([right(row.old) for row in rows]),
-    }
-
-
-def _tokenizer() -> Any:
-    from multiturn_model import make_tokenizer, qwen3_template
-
-    return make_tokenizer(qwen3_template())
-
-
-def seconds(step: Callable[[], None]) -> float:
-    began = time.process_time()
-    step()
-    return time.process_time() - began
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in (("rows", 32), ("tokens", 256), ("hidden", 256), ("steps", 5)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    given = parser.parse_args()
-    torch.set_num_threads(1)
-    batch, micro = make_batch(given.rows, given.tokens), 8
-    budget = micro * given.tokens
-    with tempfile.TemporaryDirectory() as folder:
-        steps = {
-            "trl": trl_step(batch, given.hidden, micro, folder),
-            "native, padded": native_step(batch, given.hidden, budget, packed=False),
-            "native, packed": native_step(batch, given.hidden, given.tokens, packed=True),
+def in_turns(work: Work, steps: int, clocks: dict[str, Clock], *, half: bool) -> None:
+    """A native step of each kind after each of TRL's."""
+    with ExitStack() as stack:
+        sides = {
+            name: stack.enter_context(native(work, packed=name == PACKED, cuda=False, half=half))
+            for name in (PADDED, PACKED)
         }
-        for step in steps.values():
-            step()
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for _ in range(given.steps):
-            for name, step in steps.items():
-                times[name].append(seconds(step))
-    middle = {name: statistics.median(found) for name, found in times.items()}
-    for name, value in middle.items():
-        ratios = [one / other for one, other in zip(times[name], times["trl"], strict=True)]
+
+        def end() -> None:
+            clocks[TRL].end()
+            for name, step in sides.items():
+                clocks[name].begin()
+                step()
+                clocks[name].end()
+
+        train_trl(work, steps, cuda=False, half=half, begin=clocks[TRL].begin, end=end)
+
+
+def one_by_one(work: Work, steps: int, clocks: dict[str, Clock], *, half: bool) -> None:
+    """Each side alone on the GPU, so that its memory is its own."""
+    train_trl(work, steps, cuda=True, half=half, begin=clocks[TRL].begin, end=clocks[TRL].end)
+    for name in (PADDED, PACKED):
+        gc.collect()
+        torch.cuda.empty_cache()
+        with native(work, packed=name == PACKED, cuda=True, half=half) as step:
+            for _ in range(steps):
+                clocks[name].begin()
+                step()
+                clocks[name].end()
+
+
+def report(work: Work, clocks: dict[str, Clock]) -> None:
+    """Print the median of each side, its ratio to TRL's step by step, and on a GPU its memory."""
+    tokens = sum(len(row.tokens) for row in work.batch().rows)
+    for name, clock in clocks.items():
+        took = clock.seconds[1:]  # the first step fills caches
+        ratios = [one / other for one, other in zip(took, clocks[TRL].seconds[1:], strict=True)]
+        middle = statistics.median(took)
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(f"{name:15} {value:6.2f} s of CPU   ratio {statistics.median(ratios):.2f} ({spread})")
+        kind = "s" if clock.cuda else "s of CPU"
+        memory = f"   {clock.peak / 2**30:6.2f} GiB at most" if clock.cuda else ""
+        print(
+            f"{name:15} {middle:8.3f} {kind}   {tokens / middle:9,.0f} tokens/s   "
+            f"ratio {statistics.median(ratios):.2f} ({spread}){memory}"
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--preset", choices=PRESETS, default="small")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--steps", type=int, default=5, help="steps that count, after one more")
+    given = parser.parse_args(arguments)
+    cuda, half = given.device == "cuda", given.dtype == "bfloat16"
+    if cuda and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no GPU here; run it where nvidia-smi shows one")
+    torch.set_num_threads(torch.get_num_threads() if cuda else 1)
+    work = PRESETS[given.preset]()
+    clocks = {name: Clock(cuda) for name in (TRL, PADDED, PACKED)}
+    (one_by_one if cuda else in_turns)(work, given.steps + 1, clocks, half=half)
+    report(work, clocks)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ from retrain.errors import BackendFailure, RetrainError
 T = TypeVar("T")
 
 _ENDED = "has ended or was killed"
+_LATE = "has not answered in time (trl_ddp_timeout, torch_timeout)"
 _LOST = {
     "closed by peer": _ENDED,
     "reset by peer": _ENDED,
     "broken pipe": _ENDED,
     "remote process": _ENDED,
-    "timed out": "has not answered in time (trl_ddp_timeout)",
-    "timeout": "has not answered in time (trl_ddp_timeout)",
+    "timed out": _LATE,
+    "timeout": _LATE,
 }
 """What gloo and NCCL say, in lower case, when a process at the other end is gone or hangs."""
 
@@ -33,11 +34,13 @@ class Launch:
         rank: Which one this is.
         sharding: "fsdp" or "zero3" where each process holds a part of the weights; "zero2" where
             it holds them all and a part of the optimizer; "" for plain data parallelism.
+        local_rank: Which one of this machine's processes this is.
     """
 
     processes: int = 1
     rank: int = 0
     sharding: str = ""
+    local_rank: int = 0
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Launch:
@@ -46,6 +49,7 @@ class Launch:
             processes=int(environment.get("WORLD_SIZE", "1")),
             rank=int(environment.get("RANK", "0")),
             sharding=_sharding(environment),
+            local_rank=int(environment.get("LOCAL_RANK", "0")),
         )
 
     @property

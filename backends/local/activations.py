@@ -14,12 +14,6 @@ from backends.local.outline import ModelOutline
 if TYPE_CHECKING:
     from backends.local.memory import Workload
 
-_TILE_TOKENS, _TILE_WORDS = 4096, 32768
-"""TRL's head works on tiles of so many tokens and words (`trl/kernels/chunked_logprob.py`)."""
-
-_TORCH_TILES = 7
-"""Float32 copies of a tile in that kernel's backward pass where there is no Triton."""
-
 
 def activation_bytes(outline: ModelOutline, work: Workload) -> int:
     """Bytes kept over one micro-batch: R x T x L x the bytes of a token in a layer.
@@ -33,7 +27,7 @@ def activation_bytes(outline: ModelOutline, work: Workload) -> int:
     layer = tokens * layer_bytes(outline, work)
     casts = 0
     if work.autocast is not None and width > work.autocast.itemsize and work.bits is None:
-        casts = work.autocast.itemsize * (outline.parameters - _embedding_numbers(outline.config))
+        casts = work.autocast.itemsize * (outline.parameters - embedding_numbers(outline.config))
     if work.checkpointing:
         return layers * tokens * hidden * width + layer + casts
     return layers * layer + casts
@@ -48,7 +42,7 @@ def layer_bytes(outline: ModelOutline, work: Workload) -> int:
     4 x Q x w, with a mask of T x w. The MLP: 4 x I x w.
     """
     config: Any = outline.config
-    w = (work.autocast or work.weight_type).itemsize
+    w = work.computed.itemsize
     cast = work.autocast is not None and work.autocast is not work.weight_type
     heads = int(config.num_attention_heads)
     size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
@@ -60,24 +54,7 @@ def layer_bytes(outline: ModelOutline, work: Workload) -> int:
     return int(norms + inputs + normed + (4 * queries + 4 * _inside(config) + work.row_tokens) * w)
 
 
-def head_bytes(outline: ModelOutline, work: Workload) -> int:
-    """Bytes of the head in its backward pass, where no more than a tile of logits exists.
-
-    A tile of logits, the gradient of the last hidden states, and in float32 the gradient of the
-    head's weight, where it is trained.
-    """
-    config: Any = outline.config
-    tokens, words = work.rows * work.row_tokens, int(config.vocab_size)
-    w = (work.autocast or work.weight_type).itemsize
-    rows = min(tokens, _TILE_TOKENS)
-    tile = rows * _TILE_WORDS * w
-    if not work.cuda:  # pages that a small vocabulary does not touch take no memory there
-        tile = rows * min(words, _TILE_WORDS) * (w + 4 * _TORCH_TILES)
-    gradient = 0 if work.adapter else words * config.hidden_size * 4
-    return int(tile + gradient + tokens * config.hidden_size * 4)
-
-
-def _embedding_numbers(config: Any) -> int:
+def embedding_numbers(config: Any) -> int:
     """Numbers of the embedding, and of the head where it is not the same."""
     tied = getattr(config, "tie_word_embeddings", False)
     return int(config.vocab_size * config.hidden_size * (1 if tied else 2))

@@ -36,8 +36,8 @@ class Checkpoint:
     shape: Mapping[str, Any] = field(default_factory=dict)
 
 
-def folder_name(step: int) -> str:
-    """The name of the checkpoint after a number of optimizer steps."""
+def folder_name(step: int | str) -> str:
+    """The name of the checkpoint after a number of optimizer steps, or a pattern of names."""
     return f"checkpoint-{step}"
 
 

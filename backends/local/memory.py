@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from backends.local.activations import activation_bytes, head_bytes
+from backends.local.activations import activation_bytes, embedding_numbers
 from backends.local.outline import LinearLayer, ModelOutline
 from retrain.engine.transformers_architectures import slot_bytes, why_no_slots
 
@@ -51,6 +51,8 @@ class Workload:
         reference: A second model is held, for the KL divergence.
         checkpointing: Activations are computed again in the backward pass.
         cuda: It runs on a GPU.
+        processes: How many share weights, gradients and optimizer (FSDP): each holds its part, and
+            gathers the rest layer by layer.
     """
 
     rows: int
@@ -65,6 +67,12 @@ class Workload:
     reference: bool = False
     checkpointing: bool = False
     cuda: bool = False
+    processes: int = 1
+
+    @property
+    def computed(self) -> torch.dtype:
+        """What matrices are multiplied in."""
+        return self.autocast or self.weight_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,9 @@ class MemoryEstimate:
         gradients: One per trained number, in its type.
         optimizer: AdamW: two moments per trained number.
         update: AdamW on a GPU works on all weights at once and takes a copy (torch, `foreach`).
+        gathered: Of weights that several processes share, those that one holds whole at a time.
         activations: What the backward pass needs; see `activation_bytes`.
-        logits: The head's tiles and gradients; see `head_bytes`.
+        logits: The head in its backward pass, which every backend computes in its own way.
         kv_slots: 2 x L x K x tokens x w per slot; see `slot_bytes`.
     """
 
@@ -89,6 +98,7 @@ class MemoryEstimate:
     gradients: int
     optimizer: int
     update: int
+    gathered: int
     activations: int
     logits: int
     kv_slots: int
@@ -101,7 +111,7 @@ class MemoryEstimate:
         gradients, an optimizer step gradients and its copy; none of these meets another.
         """
         stays = self.weights + self.adapter + self.reference + self.optimizer
-        backward = self.gradients + self.activations + self.logits
+        backward = self.gradients + self.gathered + self.activations + self.logits
         return stays + max(self.kv_slots, backward, self.gradients + self.update)
 
     def as_mapping(self) -> dict[str, int]:
@@ -110,23 +120,30 @@ class MemoryEstimate:
         return {**{name: size for name, size in parts.items() if size}, "peak": self.peak}
 
 
-def estimate(outline: ModelOutline, work: Workload) -> MemoryEstimate:
-    """Estimate the memory of a workload on a model."""
-    width = work.weight_type.itemsize
+def estimate(outline: ModelOutline, work: Workload, logits: int = 0) -> MemoryEstimate:
+    """Estimate the memory of a workload on a model.
+
+    Args:
+        outline: The model.
+        work: What is done with it.
+        logits: Bytes of the head in its backward pass.
+    """
+    width, share = work.weight_type.itemsize, work.processes
     adapter = adapter_parameters(work)
     numbers, each = (adapter, 4) if work.adapter else (outline.parameters, width)
-    trained = numbers * each
+    trained = numbers * each // share
     moments = _OPTIMIZER_BYTES.get(work.optimizer, 2.0 * each)
-    whole = outline.parameters * width
+    whole = outline.parameters * width // share
     return MemoryEstimate(
-        weights=_weight_bytes(outline, work),
-        adapter=adapter * 4,
+        weights=_weight_bytes(outline, work) // share,
+        adapter=adapter * 4 // share,
         reference=whole if work.reference and not work.adapter else 0,
         gradients=trained,
-        optimizer=int(moments * numbers),
-        update=trained if work.cuda and work.optimizer.startswith("adamw_torch") else 0,
+        optimizer=int(moments * numbers) // share,
+        update=trained if work.cuda and work.optimizer == "adamw_torch" else 0,
+        gathered=_gathered_bytes(outline, work) if share > 1 else 0,
         activations=activation_bytes(outline, work),
-        logits=head_bytes(outline, work),
+        logits=logits,
         kv_slots=_kv_bytes(outline, work),
     )
 
@@ -147,12 +164,19 @@ def _weight_bytes(outline: ModelOutline, work: Workload) -> int:
     return int((outline.parameters - linear) * width + linear * _QUANTISED_BYTES[work.bits])
 
 
+def _gathered_bytes(outline: ModelOutline, work: Workload) -> int:
+    """Embedding and head, and two layers: one that is computed, and the next one."""
+    ends = embedding_numbers(outline.config)
+    layers = (outline.parameters - ends) / int(outline.config.num_hidden_layers)
+    return int((ends + 2 * layers) * work.computed.itemsize)
+
+
 def _kv_bytes(outline: ModelOutline, work: Workload) -> int:
     """KV slots at their longest; while a layer's buffer grows, its old one is still there."""
     config: Any = outline.config
     if not work.slots or why_no_slots(config) is not None:
         return 0
-    one = slot_bytes(config, work.row_tokens, work.autocast or work.weight_type)
+    one = slot_bytes(config, work.row_tokens, work.computed)
     slots = max(1, min(work.slots, work.slot_budget // one))
     layers = int(config.num_hidden_layers)
     return slots * one * (layers + 1) // layers

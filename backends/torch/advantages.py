@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from retrain.errors import ConfigError, nearest
 from retrain.reward.advantages import group_advantages
 
 Baseline: TypeAlias = float | Literal["mean", "leave_one_out"]
+
+_OF_A_GROUP = {"mean": "dr_grpo", "leave_one_out": "rloo"}
 
 
 def compute_advantages(
@@ -28,9 +31,12 @@ def compute_advantages(
         [G] advantages, 0.0 where the reward is None.
 
     Raises:
+        ConfigError: There is no such baseline.
         ValueError: A reward is not finite (of a group's baselines).
     """
     if isinstance(baseline, str):
-        name = {"mean": "dr_grpo", "leave_one_out": "rloo"}[baseline]
-        return group_advantages(name, rewards)
+        if baseline not in _OF_A_GROUP:
+            hint = nearest(baseline, _OF_A_GROUP)
+            raise ConfigError(f"baseline: no baseline {baseline!r}; {hint}, or give a number")
+        return group_advantages(_OF_A_GROUP[baseline], rewards)
     return tuple(0.0 if reward is None else reward - baseline for reward in rewards)

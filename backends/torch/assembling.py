@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import torch
 from backends.base import Plan
 from backends.torch.configs import RLTrainingConfig, SFTTrainingConfig
 from backends.torch.factory import create_pytorch_backend
+from backends.torch.fsdp import FSDPTrainingBackend, create_fsdp_backend
 from backends.torch.objective import ImitationObjective, Objective, PolicyObjective
 from backends.torch.passes import PassSettings
 from backends.torch.pytorch import PyTorchTrainingBackend
+from backends.torch.ranks import Ranks
 from backends.torch.schedule import OptimizerSettings
+from backends.torch.sharding import FSDPConfig
 from retrain.report.run_folder import CHECKPOINTS
 
 
@@ -34,7 +38,7 @@ def make_training_backend(
     given = plan.arguments
     return create_pytorch_backend(
         plan.config.model,
-        checkpoint_dir=Path(plan.config.output_dir) / CHECKPOINTS,
+        checkpoint_dir=_checkpoints(plan),
         loss_fn=loss or objective(plan),
         device_type=given["device_type"],
         optimizer=optimizer_settings(given),
@@ -42,6 +46,36 @@ def make_training_backend(
         tokenizer=tokenizer,
         dropout=given["dropout"],
         gradient_checkpointing=given["gradient_checkpointing"],
+    )
+
+
+def make_sharded_backend(plan: Plan, tokenizer: Any, ranks: Ranks) -> FSDPTrainingBackend:
+    """Load the plan's model and cut it up; the first process leads the others.
+
+    Args:
+        plan: What `make_plan` gave.
+        tokenizer: Saved beside the weights by the first process.
+        ranks: Who trains together.
+
+    Raises:
+        ConfigError: The model cannot be loaded.
+    """
+    given = plan.arguments
+    return create_fsdp_backend(
+        plan.config.model,
+        checkpoint_dir=_checkpoints(plan),
+        loss_fn=objective(plan),
+        optimizer=optimizer_settings(given),
+        passes=replace(pass_settings(given), autocast=None),
+        config=FSDPConfig(
+            mixed_precision=given["autocast"] is not None,
+            gradient_checkpointing=given["gradient_checkpointing"],
+            reshard_after_forward=given["reshard_after_forward"],
+        ),
+        tokenizer=tokenizer,
+        dropout=given["dropout"],
+        ranks=ranks,
+        leads=ranks.first,
     )
 
 
@@ -100,3 +134,7 @@ def rl_config(given: Mapping[str, Any]) -> RLTrainingConfig:
         recompute_old=given["truncated_importance"],
         reference=given["kl_coef"] != 0,
     )
+
+
+def _checkpoints(plan: Plan) -> Path:
+    return Path(plan.config.output_dir) / CHECKPOINTS

@@ -1,15 +1,20 @@
-"""The torch backend: the native loop, in this process."""
+"""The torch backend: the native loop, in this process or over several."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.base import Plan, Problem
 from retrain.config import RunConfig
 from retrain.errors import MissingDependency
+from retrain.launch import Launch
 from retrain.parity import LossReading, Recorded
 from retrain.report.result import RunResult
+
+if TYPE_CHECKING:
+    from backends.local.outline import Outlines
 
 INSTALL = "pip install 'retrain[torch]'"
 
@@ -18,6 +23,10 @@ class TorchBackend:
     """Trains with a loop of its own over torch and transformers."""
 
     name = "torch"
+
+    def __init__(self) -> None:
+        """Make a backend; what its plans read of a model is kept from one plan to the next."""
+        self._outlines: Outlines | None = None
 
     def check(self) -> list[Problem]:
         """Say what is missing on this machine."""
@@ -29,9 +38,11 @@ class TorchBackend:
     def plan(self, config: RunConfig) -> Plan:
         """Say exactly what the loop will receive."""
         self._require_packages()
+        from backends.local.outline import Outlines
         from backends.torch.planning import make_plan
 
-        return make_plan(config)
+        self._outlines = self._outlines or Outlines()
+        return make_plan(config, self._outlines)
 
     def train(self, plan: Plan, *, resume: bool = False) -> RunResult:
         """Train a plan to its end, or until Ctrl-C; see `Backend.train`."""
@@ -39,7 +50,7 @@ class TorchBackend:
         plan.require_runnable()
         from backends.torch.running import run_plan
 
-        return run_plan(plan, resume=resume)
+        return run_plan(plan, resume=resume, launch=Launch.of())
 
     def export(self, run: Path, to: Path) -> Path:
         """Write the newest Hugging Face weights of a run; adapters are merged into their base."""

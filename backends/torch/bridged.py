@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from backends.local.written_by import oldest_step
 from backends.recorder import Recorder
 from bridges import RolloutBridge
 from retrain.compose import Composition
@@ -38,6 +39,7 @@ class BridgedRollouts:
         recorder: Recorder,
         *,
         iterations: int,
+        steps: int = 1,
         ahead: bool = False,
     ) -> None:
         """Make the source of batches.
@@ -49,6 +51,7 @@ class BridgedRollouts:
             how: How a batch is filled.
             recorder: Records each batch before it is trained on.
             iterations: Of the run; nothing is collected beyond the last one.
+            steps: Optimizer steps between two updates of the engine's weights.
             ahead: Collect the next batch while the last one is trained on.
 
         Raises:
@@ -60,6 +63,7 @@ class BridgedRollouts:
         self._how = how
         self._recorder = recorder
         self._iterations = iterations
+        self._steps = steps
         self._manager = composition.rollouts(engine).managed(buffer, how)
         self._ahead = CollectingAhead(self._manager) if ahead else None
         self._iteration = 0
@@ -140,7 +144,13 @@ class BridgedRollouts:
     def _age(self, groups: Sequence[Group], written: frozenset[str]) -> dict[str, float]:
         if self._ahead is None:
             return {}
-        return {"rollout/stale_tokens": float(stale_tokens(groups, written))}
+        present = int(self._version.partition("-")[0])
+        oldest = oldest_step(groups)
+        age = 0 if oldest is None else (present - oldest) // self._steps
+        return {
+            "rollout/stale_tokens": float(stale_tokens(groups, written)),
+            "rollout/staleness": float(age),
+        }
 
 
 class HeldOut:

@@ -28,7 +28,7 @@ from backends.local.checkpoints import MARKER, folder_name
 from backends.torch.checkpoint_state import KIND
 from backends.torch.hf_weights import load_weights, write_weights
 from backends.torch.ranks import Ranks
-from retrain.errors import DataError
+from retrain.errors import BackendFailure, DataError
 from retrain.rollout.state_file import State, write_state
 
 KEPT = 2
@@ -65,6 +65,9 @@ def save(trained: Trained, root: Path, step: int, state: State) -> Path:
 
     Returns:
         The checkpoint's folder; it is complete.
+
+    Raises:
+        BackendFailure: The optimizer's state cannot be written; on every process.
     """
     ranks, folder = trained.ranks, root / folder_name(step)
     partial = root / f".{folder.name}.partial"
@@ -73,18 +76,31 @@ def save(trained: Trained, root: Path, step: int, state: State) -> Path:
         partial.mkdir(parents=True)
     ranks.barrier()
     write_weights(trained.model, partial, ranks, trained.tokenizer)
-    optimizer = get_optimizer_state_dict(trained.model, trained.optimizer)
-    with _alone():
-        state_dict_saver.save({_OPTIMIZER: optimizer}, checkpoint_id=partial / _OPTIMIZER)
+    _save_optimizer(trained, partial / _OPTIMIZER)
     torch.save(_random_state(), partial / f"random-{ranks.rank}.pt")
     ranks.barrier()
     if ranks.first:
-        write_state(partial / MARKER, KIND, State({"step": step, **state.content}, state.shape))
-        shutil.rmtree(folder, ignore_errors=True)
+        content = {"step": step, "processes": ranks.processes, **state.content}
+        write_state(partial / MARKER, KIND, State(content, state.shape))
+        _remove(folder)
         os.replace(partial, folder)
         _forget_older(root)
     ranks.barrier()
     return folder
+
+
+def _save_optimizer(trained: Trained, folder: Path) -> None:
+    optimizer = get_optimizer_state_dict(trained.model, trained.optimizer)
+    try:
+        with _alone():
+            state_dict_saver.save({_OPTIMIZER: optimizer}, checkpoint_id=folder)
+    except CheckpointException as error:  # no Exception: it would pass every handler
+        rank, (failure, _) = next(iter(error.failures.items()))
+        reason = str(failure).strip().partition("\n")[0]
+        raise BackendFailure(
+            f"{folder}: rank {rank} cannot write the optimizer's state ({reason}); look whether "
+            "the disk is full, and go on from the checkpoint before this one with --resume"
+        ) from error
 
 
 def load(trained: Trained, folder: Path) -> None:
@@ -92,7 +108,7 @@ def load(trained: Trained, folder: Path) -> None:
 
     Raises:
         ConfigError: The weights are of another model.
-        DataError: The optimizer's state does not fit, or is damaged.
+        DataError: The optimizer's state does not fit, or it or the random state is damaged.
     """
     load_weights(trained.model, folder)
     state = {_OPTIMIZER: get_optimizer_state_dict(trained.model, trained.optimizer)}
@@ -100,32 +116,51 @@ def load(trained: Trained, folder: Path) -> None:
         with _alone():
             state_dict_loader.load(state, checkpoint_id=folder / _OPTIMIZER)
     except (CheckpointException, OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise DataError(
-            f"{folder / _OPTIMIZER}: the optimizer's state cannot be read ({reason}); remove "
-            "the checkpoint's folder to go on from the one before it"
-        ) from error
+        raise _damaged(folder / _OPTIMIZER, "the optimizer's state", error) from error
     set_optimizer_state_dict(trained.model, trained.optimizer, state[_OPTIMIZER])
     random = folder / f"random-{trained.ranks.rank}.pt"
     if random.is_file():
-        _set_random_state(torch.load(random, weights_only=True))
+        try:
+            _set_random_state(torch.load(random, weights_only=True))
+        except Exception as error:  # what torch.load makes of other bytes has no common class
+            raise _damaged(random, "the random state", error) from error
+
+
+def _damaged(path: Path, what: str, error: BaseException) -> DataError:
+    if isinstance(error, CheckpointException):  # says by rank what went wrong
+        error = next((failure for failure, _ in error.failures.values()), error)
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return DataError(
+        f"{path}: {what} cannot be read ({reason}); remove the checkpoint's folder to go on from "
+        "the one before it"
+    )
 
 
 def _random_state() -> dict[str, Any]:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    """Of this process and its own GPU."""
+    cuda = [torch.cuda.get_rng_state()] if torch.cuda.is_available() else []
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 
 
 def _set_random_state(state: Mapping[str, Any]) -> None:
     torch.set_rng_state(state["cpu"])
-    if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if torch.cuda.is_available() and state["cuda"]:
+        torch.cuda.set_rng_state(state["cuda"][0])
 
 
 def _forget_older(root: Path) -> None:
-    steps = sorted(int(path.parent.name.rpartition("-")[2]) for path in root.glob(f"*/{MARKER}"))
+    whole = root.glob(f"{folder_name('*')}/{MARKER}")
+    steps = sorted(int(path.parent.name.rpartition("-")[2]) for path in whole)
     for step in steps[:-KEPT]:
-        shutil.rmtree(root / folder_name(step), ignore_errors=True)
+        _remove(root / folder_name(step))
+    for partial in root.glob(f".{folder_name('*')}.partial"):  # of a run that was killed
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint, its marker first: half of one must not look complete."""
+    (folder / MARKER).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _alone() -> Any:

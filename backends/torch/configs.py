@@ -29,7 +29,7 @@ class SFTTrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_positive(self, "num_steps", "batch_size", "log_every")
+        _require_positive(self, "num_steps", "batch_size", "log_every", "checkpoint_every")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,11 @@ class RLTrainingConfig:
 
     def __post_init__(self) -> None:
         _require_positive(self, "num_steps", "sync_every", "log_every", "constant")
+        _require_positive(self, "rollouts_per_step", "checkpoint_every")
 
 
 def _require_positive(config: object, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
-        if value < 1:
+        if value is not None and value < 1:
             raise ConfigError(f"{type(config).__name__}.{name} is {value}; expected at least 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from backends.torch.objective import Objective, PolicyObjective
+from backends.torch.objective import Objective
 from backends.torch.passes import PassSettings
 from backends.torch.pytorch import PyTorchTrainingBackend
 from backends.torch.schedule import OptimizerSettings, make_optimizer
@@ -86,7 +87,8 @@ def prepare_model(model: Any, section: ModelConfig, *, dropout: bool) -> Any:
 
         from backends.local.adapters import keep_in_float32, lora_config
 
-        model = get_peft_model(model, lora_config(section.peft))
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            model = get_peft_model(model, lora_config(section.peft))
         keep_in_float32(model, section.peft)
         model.enable_input_require_grads()
     if not dropout:
@@ -95,17 +97,18 @@ def prepare_model(model: Any, section: ModelConfig, *, dropout: bool) -> Any:
 
 
 def disable_dropout(model: nn.Module) -> None:
-    """Set every dropout of a model to 0, those that its attention applies itself included."""
+    """Set every dropout of a model to 0, those included that modules apply by a number."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-        if isinstance(getattr(module, "attention_dropout", None), float):
-            module.attention_dropout = 0.0  # type: ignore[assignment]
+        for name, value in [*vars(module).items()]:
+            if isinstance(value, float) and "drop" in name:  # attention_dropout, layerdrop …
+                setattr(module, name, 0.0)
 
 
 def make_reference(model: nn.Module, loss_fn: Objective | str) -> nn.Module | None:
     """A frozen copy of the model as it is now, where the loss has a KL term that needs one."""
-    if not isinstance(loss_fn, PolicyObjective) or not loss_fn.kl_coef:
+    if not getattr(loss_fn, "kl_coef", 0.0):
         return None
     if hasattr(model, "peft_config"):
         return None

@@ -56,9 +56,13 @@ class WorkQueue:
         """Queue work; its future fails with the failure of what went before it."""
         return TrainFuture(self._pool.submit(self._do, work))
 
-    def close(self) -> None:
-        """Wait for what is queued; queue nothing afterwards."""
-        self._pool.shutdown(wait=True)
+    def close(self, *, drop: bool = False) -> None:
+        """Wait for what is queued; queue nothing afterwards.
+
+        Args:
+            drop: Wait for what has begun alone, and do nothing of the rest.
+        """
+        self._pool.shutdown(wait=True, cancel_futures=drop)
 
     def _do(self, work: Callable[[], T]) -> T:
         if self._failure is not None:

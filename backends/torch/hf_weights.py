@@ -14,16 +14,18 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.tensor import DTensor
 
+from backends.local.adapters import ADAPTER_CONFIG
+from backends.torch.adapter_weights import has_adapter, load_adapter, merged
 from backends.torch.ranks import Ranks
-from retrain.engine.transformers_loading import quiet_transformers
+from retrain.engine.transformers_loading import model_class, quiet_transformers
 from retrain.engine.transformers_weights import put_weights, read_weights
 from retrain.errors import ConfigError
 
-_ADAPTER = "adapter_config.json"
 
-
-def write_weights(model: Any, folder: Path, ranks: Ranks, tokenizer: Any = None) -> None:
-    """Write a model's weights; of one with an adapter, the adapter's.
+def write_weights(
+    model: Any, folder: Path, ranks: Ranks, tokenizer: Any = None, *, merge: bool = False
+) -> None:
+    """Write a model's weights; of one with an adapter, the adapter's, or both merged.
 
     Every process calls it: gathering sharded weights takes them all. The first one writes.
 
@@ -32,14 +34,19 @@ def write_weights(model: Any, folder: Path, ranks: Ranks, tokenizer: Any = None)
         folder: Where to write; it exists.
         ranks: Who holds the weights.
         tokenizer: Written beside them; None leaves it out.
+        merge: Write base and adapter as one model, as inference servers load it.
     """
-    whole = _gathered(model) if is_sharded(model) else None
-    if not ranks.first:
-        return
-    with quiet_transformers():
-        model.save_pretrained(folder, state_dict=whole)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(folder)
+    adapted = has_adapter(model)
+    merge = merge and adapted
+    gathered = _gathered(model, adapter=adapted and not merge) if is_sharded(model) else None
+    if ranks.first:
+        written = model.get_base_model() if merge else model
+        weights = merged(model, gathered or model.state_dict()) if merge else gathered
+        with quiet_transformers():
+            written.save_pretrained(folder, state_dict=weights)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(folder)
+    ranks.wait_for_first()
 
 
 def load_weights(model: Any, folder: Path) -> None:
@@ -48,12 +55,12 @@ def load_weights(model: Any, folder: Path) -> None:
     Raises:
         ConfigError: They cannot be read, or are of another model.
     """
-    adapter = (folder / _ADAPTER).is_file()
-    if adapter != hasattr(model, "peft_config"):
+    adapter = (folder / ADAPTER_CONFIG).is_file()
+    if adapter != has_adapter(model):
         has, wants = ("an adapter", "none") if adapter else ("no adapter", "one")
         raise ConfigError(f"{folder}: has {has}, and the model {wants}; see model.peft")
     if adapter:
-        _load_adapter(model, folder)
+        load_adapter(model, folder)
     elif is_sharded(model):
         _load_sharded(model, folder)
     else:
@@ -65,16 +72,18 @@ def is_sharded(model: nn.Module) -> bool:
     return any(isinstance(parameter, DTensor) for parameter in model.parameters())
 
 
-def _gathered(model: nn.Module) -> dict[str, Any]:
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    return dict(get_model_state_dict(model, options=options))
+def _gathered(model: nn.Module, *, adapter: bool) -> dict[str, Any]:
+    """All weights, or those that are trained, whole on the first process; tied ones once."""
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=adapter)
+    found = get_model_state_dict(model, options=options)
+    once = dict(model.named_parameters(remove_duplicate=True))
+    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {*once}
+    return {name: weight for name, weight in found.items() if name not in tied}
 
 
 def _load_sharded(model: Any, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
     with quiet_transformers():
-        whole = AutoModelForCausalLM.from_pretrained(
+        whole = model_class(model.config).from_pretrained(
             folder, dtype=next(model.parameters()).dtype, use_safetensors=True
         )
     new: Mapping[str, Tensor] = whole.state_dict()
@@ -83,14 +92,3 @@ def _load_sharded(model: Any, folder: Path) -> None:
     if wrong:
         raise ConfigError(f"{folder}: is of another model: weights differ in {min(wrong)}")
     set_model_state_dict(model, dict(new), options=StateDictOptions(full_state_dict=True))
-
-
-def _load_adapter(model: Any, folder: Path) -> None:
-    from peft import load_peft_weights, set_peft_model_state_dict
-
-    new = load_peft_weights(str(folder), device="cpu")
-    outcome = set_peft_model_state_dict(model, new)
-    if outcome.unexpected_keys:
-        raise ConfigError(
-            f"{folder}: is of another adapter: {min(outcome.unexpected_keys)} is not in the model"
-        )

@@ -148,7 +148,7 @@ def grpo_loss(
 
     Args:
         logprobs_BR: The policy's log-probabilities.
-        old_BR: Those of the policy that sampled.
+        old_BR: Those of the policy that sampled; on tokens with mask 0 they may be anything.
         mask_BR: 1 on trained tokens.
         advantages_BR: Each token's advantage.
         clip_low: The ratio is clipped below at 1 - this.
@@ -158,6 +158,7 @@ def grpo_loss(
     Returns:
         [B, R] losses; those of tokens with mask 0 mean nothing.
     """
+    old_BR = torch.where(mask_BR > 0, old_BR, logprobs_BR.detach())
     if sequence_level:
         ratio_BR = sequence_ratio(logprobs_BR, old_BR, mask_BR)
     else:

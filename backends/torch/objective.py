@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from backends.torch.losses import (
@@ -23,6 +24,11 @@ from backends.torch.losses import (
 )
 from backends.torch.micro_batches import MicroBatch
 from retrain.errors import ConfigError, nearest
+
+CURRENT_GAP = "train/logprob_abs_diff_current"
+CURRENT_SHARE = "train/current_share"
+"""The gap on tokens of the present weights, as a mean over all trained tokens, and the share of
+these tokens among them: both are sums over processes, and their ratio is the metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +91,15 @@ class PolicyObjective:
             clip_high=self.clip_high,
             sequence_level=self.sequence_level,
         )
+        gap_BR = (logprobs_BR.detach() - micro.engine).abs()
         measured = {
             "train/clip_fraction": self._clipped(logprobs_BR.detach(), advantages_BR, micro),
-            "train/logprob_abs_diff": (logprobs_BR.detach() - micro.engine).abs(),
+            "train/logprob_abs_diff": gap_BR,
         }
+        if micro.rows[0].current:
+            current_BR = _current(micro)
+            measured[CURRENT_GAP] = gap_BR * current_BR
+            measured[CURRENT_SHARE] = current_BR
         if self.kl_coef:
             if micro.reference is None:
                 raise ConfigError(
@@ -106,6 +117,14 @@ class PolicyObjective:
         else:
             ratio_BR = token_ratio(logprobs_BR, micro.old)
         return is_clipped(ratio_BR, advantages_BR, self.clip_low, self.clip_high).float()
+
+
+def _current(micro: MicroBatch) -> Tensor:
+    """[B, R] 1 on the tokens that the present weights wrote."""
+    current_BR = torch.zeros_like(micro.mask)
+    for place, row in enumerate(micro.rows):
+        current_BR[place, : len(row.current)] = current_BR.new_tensor(row.current)
+    return current_BR
 
 
 @dataclass(frozen=True, slots=True)

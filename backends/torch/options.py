@@ -23,11 +23,22 @@ class TorchOptions:
         micro_batch_tokens: Most tokens of one forward and backward pass, padding included.
         packing: Put rows one behind the other rather than padding them.
         gradient_checkpointing: Recompute activations in the backward pass; None does on a GPU.
+        mixed_precision: Compute in bfloat16 on a GPU, and keep the weights in their own type.
+        reshard_after_forward: Of several processes: free a layer's gathered weights after its
+            forward pass, at the price of gathering them again.
+        colocate: The servers of `rollout.engine` stand on the trainer's devices: they give their
+            memory back while it trains.
+        timeout: Of several processes: seconds that one may take for its part of a step before the
+            others give it up; rollouts and files take as long as they take.
     """
 
     micro_batch_tokens: Annotated[int, Field(ge=1)] = MICRO_BATCH_TOKENS
     packing: bool = False
     gradient_checkpointing: bool | None = None
+    mixed_precision: bool = True
+    reshard_after_forward: bool = True
+    colocate: bool = False
+    timeout: Annotated[int, Field(ge=1)] = 1800
 
 
 _KEY = "algorithm.hyperparameters.torch_"

@@ -18,16 +18,19 @@ from backends.base import Plan
 from backends.recorder import SilentRecorder
 from backends.torch.assembling import make_training_backend, objective, rl_config
 from backends.torch.bridged import BridgedRollouts
+from backends.torch.futures import TrainFuture
 from backends.torch.losses import weighted_sum
 from backends.torch.micro_batches import MicroBatch
 from backends.torch.objective import Cost, Objective
 from backends.torch.planning import make_plan
+from backends.torch.protocol import Metrics, TrainingBackend
 from backends.torch.rl_loop import run_rl_training
-from backends.torch.rows import TrainingRow
+from backends.torch.rows import TrainingBatch, TrainingRow
 from backends.torch.weight_sync import Engines
 from retrain.compose import compose, load_engine
+from retrain.config import RunConfig
 from retrain.parity import LossReading, LossRow, Recorded, RecordedOrder
-from retrain.parity.rows import rewards_by_name
+from retrain.parity.rows import Place, rewards_by_name
 from retrain.rollout.config import RolloutBatch
 from retrain.rollout.filling import OverSampling
 from retrain.sample import Sample
@@ -44,10 +47,9 @@ def read_loss(recorded: Recorded) -> LossReading:
     Raises:
         ConfigError: The backend cannot honour the configuration.
     """
-    plan = make_plan(recorded.planned)
+    plan = make_plan(_without_servers(recorded.planned))
     plan.require_runnable()
-    plan = replace(plan, arguments={**plan.arguments, "packing": False})
-    reader = LossReader(objective(plan))
+    reader = LossReader(objective(plan), plan.arguments["kl_coef"])
     with TemporaryDirectory() as folder:
         asyncio.run(_train(plan, recorded, reader, Path(folder)))
     return LossReading(
@@ -59,20 +61,33 @@ def read_loss(recorded: Recorded) -> LossReading:
     )
 
 
+def _without_servers(config: RunConfig) -> RunConfig:
+    """The configuration without what is for servers: the tape stands in for them."""
+    if "colocate" not in config.algorithm.hyperparameters.prefixed("torch"):
+        return config
+    document = config.model_dump(mode="json")
+    del document["algorithm"]["hyperparameters"]["torch_colocate"]
+    return RunConfig.model_validate(document).located(config.base_dir)
+
+
 class LossReader:
     """An objective that notes what it is given.
 
     Attributes:
         read: The rows, in the order trained.
         samples: The samples that they were made from, by index.
+        steps: The optimizer step that each row is of, also where it is not computed.
         backend: What trains; says which step is computed.
+        kl_coef: The objective's, which says that there must be a reference model.
     """
 
-    def __init__(self, inner: Objective) -> None:
+    def __init__(self, inner: Objective, kl_coef: float) -> None:
         """Read for `inner`."""
         self.read: list[LossRow] = []
         self.samples: dict[int, list[Sample]] = {}
+        self.steps: dict[Place, int] = {}
         self.backend: Any = None
+        self.kl_coef = kl_coef
         self._inner = inner
 
     def __call__(self, logprobs_BR: Tensor, micro: MicroBatch) -> Cost:
@@ -85,10 +100,8 @@ class LossReader:
     def missing(self) -> list[LossRow]:
         """Rows of samples that were not computed, as they train nothing."""
         read = {row.place for row in self.read}
-        step = {row.index: row.step for row in self.read}
-        last = max(step.values(), default=0)
         return [
-            _untrained(sample, index, part, step.get(index, last))
+            _untrained(sample, index, part, self.steps[index, part])
             for index, slot in self.samples.items()
             for part, sample in enumerate(slot)
             if (index, part) not in read
@@ -97,41 +110,67 @@ class LossReader:
     def _weights(self, micro: MicroBatch) -> Tensor:
         """[B, R] what a unit of each token's loss adds, read from the loss itself.
 
-        Where the ratio and the advantages are 1, its derivative by a token's log-probability is
-        minus that token's weight.
+        Where the ratio is 1, its derivative by a token's log-probability is the KL term's, which
+        the advantage does not change, minus the token's weight times the advantage.
         """
+        return self._slope(micro, 0.0) - self._slope(micro, 1.0)
+
+    def _slope(self, micro: MicroBatch, advantage: float) -> Tensor:
+        """[B, R] the derivative of the loss by log-probabilities that are all equal."""
         zeros_BR = torch.zeros_like(micro.mask)
         probe_BR = zeros_BR.clone().requires_grad_()
         probed = replace(
             micro,
             old=zeros_BR,
             engine=zeros_BR,
-            advantages=torch.ones_like(zeros_BR),
+            advantages=torch.full_like(zeros_BR, advantage),
             reference=None if micro.reference is None else zeros_BR,
         )
         cost = self._inner(probe_BR, probed)
         loss = weighted_sum(cost.losses, micro.mask, micro.weights)
         (gradient_BR,) = torch.autograd.grad(loss, probe_BR)
-        return -gradient_BR
+        return gradient_BR
 
     def _row(self, micro: MicroBatch, place: int, row: TrainingRow, weights_BR: Tensor) -> LossRow:
-        """One row of the micro-batch, its padding removed."""
+        """One row of the micro-batch, its padding removed.
+
+        Under `tis` the ratio is taken against the trainer's log-probabilities, and the engine's
+        stand beside them.
+        """
         sample = self.samples[row.index][row.part]
-        assert micro.attention is not None
-        there = micro.attention[place].bool()
         length = len(row.mask)
+        engine_BR = micro.engine if row.engine else micro.old
         return LossRow(
             index=row.index,
             part=row.part,
-            tokens=tuple(micro.ids[place][there].tolist()),
+            tokens=_tokens(micro, place),
             mask=tuple(int(flag) for flag in micro.mask[place][:length].tolist()),
-            logprobs=tuple(micro.old[place][:length].tolist()),
+            logprobs=tuple(engine_BR[place][:length].tolist()),
             reward=_reward(sample),
             advantage=float(micro.advantages[place][0]),
             weights=tuple(weights_BR[place][:length].tolist()),
             step=self.backend.step,
             rewards=rewards_by_name(sample),
         )
+
+
+class _Stepping:
+    """A training backend that tells the reader which rows each optimizer step is of."""
+
+    def __init__(self, backend: TrainingBackend, reader: LossReader) -> None:
+        self._backend = backend
+        self._reader = reader
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def forward_backward(self, batch: TrainingBatch) -> TrainFuture[Metrics]:
+        self._reader.steps.update(
+            dict.fromkeys(((r.index, r.part) for r in batch.rows), self._steps)
+        )
+        self._steps += 1
+        return self._backend.forward_backward(batch)
 
 
 class _Kept(BridgedRollouts):
@@ -164,9 +203,18 @@ async def _train(plan: Plan, recorded: Recorded, reader: LossReader, folder: Pat
     with make_training_backend(in_memory, None, loss=reader) as backend:
         reader.backend = backend
         settings = replace(rl_config(plan.arguments), checkpoint_every=None)
-        await run_rl_training(backend, rollouts, Engines([]), settings)
+        watched: Any = _Stepping(backend, reader)
+        await run_rl_training(watched, rollouts, Engines([]), settings)
     reader.read.extend(reader.missing())
     engine.close()
+
+
+def _tokens(micro: MicroBatch, place: int) -> tuple[int, ...]:
+    """A row's tokens as the model is given them, padded or packed."""
+    if micro.attention is not None:
+        return tuple(micro.ids[place][micro.attention[place].bool()].tolist())
+    start = sum(len(row.tokens) for row in micro.rows[:place])
+    return tuple(micro.ids[0][start : start + len(micro.rows[place].tokens)].tolist())
 
 
 def _untrained(sample: Sample, index: int, part: int, step: int) -> LossRow:

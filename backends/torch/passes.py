@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -30,7 +31,8 @@ class PassSettings:
 
     Attributes:
         micro_batch_tokens: Most tokens of a micro-batch, padding included.
-        packed: Put rows one behind the other rather than padding them.
+        packed: Put rows one behind the other rather than padding them; a backend refuses models
+            that read one into the next.
         temperature: Divides the logits, as in sampling.
         autocast: What to compute in; None computes in the weights' type.
         device: Where the model is.
@@ -53,8 +55,7 @@ class LossNotFinite(BackendFailure):
     """A loss of NaN or infinity; no step was taken.
 
     Attributes:
-        indices: The rows whose loss it was, by `TrainingRow.index`, as far as this process trained
-            them.
+        indices: The rows whose loss it was, by `TrainingRow.index`, of all processes.
         samples: The samples that they were made from, which the loops add.
     """
 
@@ -121,37 +122,58 @@ def forward_backward(
     summed = ranks.sums(totals)
     tokens = max(summed.pop(_TOKENS), 1.0)
     loss_sum = summed.pop(_LOSS)
-    if not torch.isfinite(torch.tensor(loss_sum)):
-        raise _not_finite(loss_sum, suspects)
+    if not math.isfinite(loss_sum):
+        raise _not_finite(loss_sum, ranks.gathered(_suspected(suspects)))
     return {_LOSS: loss_sum, **{name: value / tokens for name, value in summed.items()}}
 
 
 @torch.no_grad()
 def score_rows(
-    model: nn.Module, rows: Sequence[TrainingRow], settings: PassSettings
+    model: nn.Module,
+    rows: Sequence[TrainingRow],
+    settings: PassSettings,
+    ranks: Ranks | None = None,
 ) -> list[list[float]]:
     """Log-probabilities of the trained tokens, 0.0 on the others.
 
     Args:
         model: The policy, or the reference model.
-        rows: What to score.
+        rows: What to score, the same on every process.
         settings: How.
+        ranks: Who scores together; each computes its share, and gets everybody's.
 
     Returns:
         [B][R].
     """
+    ranks = ranks or Ranks()
+    worth = sorted(
+        (place for place, row in enumerate(rows) if row.trained),
+        key=lambda place: -len(rows[place].tokens),
+    )
+    own = ranks.share(worth)
+    lengths = [len(rows[place].tokens) for place in own]
+    planned = plan_micro_batches(lengths, settings.micro_batch_tokens, packed=settings.packed)
+    missing = ranks.most(len(planned)) - len(planned)  # asked before any pass, by all at once
+    scored: list[tuple[int, list[float]]] = []
+    for part in planned:
+        places = [own[number] for number in part]
+        scored += zip(places, _scored(model, [rows[p] for p in places], settings), strict=True)
+    for _ in range(missing):
+        _scored(model, rows[:1], settings)  # since all gather weights together
     found: list[list[float]] = [[0.0] * len(row.mask) for row in rows]
-    worth = [place for place, row in enumerate(rows) if row.trained]
-    lengths = [len(rows[place].tokens) for place in worth]
-    for part in plan_micro_batches(lengths, settings.micro_batch_tokens, packed=settings.packed):
-        places = [worth[number] for number in part]
-        chosen = [rows[place] for place in places]
-        micro = make_micro_batch(chosen, settings.device, packed=settings.packed)
-        with settings.computing():
-            logprobs_BR = score(model, micro, temperature=settings.temperature).logprobs
-        for place, row, values in zip(places, chosen, logprobs_BR.tolist(), strict=True):
-            found[place] = values[: len(row.mask)]
+    for place, values in ranks.gathered(scored):
+        found[place] = values
     return found
+
+
+def _scored(
+    model: nn.Module, rows: Sequence[TrainingRow], settings: PassSettings
+) -> list[list[float]]:
+    micro = make_micro_batch(rows, settings.device, packed=settings.packed)
+    with settings.computing():
+        logprobs_BR = score(model, micro, temperature=settings.temperature).logprobs
+    pairs = zip(rows, logprobs_BR.tolist(), strict=True)
+    return [values[: len(row.mask)] for row, values in pairs]
 
 
 def _micro_batches(
@@ -180,18 +202,21 @@ def _add(
     totals[_LOSS] += loss.detach()
     totals[_TOKENS] += micro.mask.sum()
     for name, values in {"train/entropy": entropy, **cost.measured}.items():
-        totals[name] += (values * micro.mask).sum()
+        totals[name] += values.masked_fill(micro.mask == 0, 0.0).sum()
 
 
-def _not_finite(loss: float, suspects: Sequence[tuple[list[TrainingRow], Tensor]]) -> LossNotFinite:
-    wrong = sorted(
-        {
-            row.index
-            for part, sums in suspects
-            for row, value in zip(part, sums.tolist(), strict=True)
-            if not torch.isfinite(torch.tensor(value))
-        }
-    )
+def _suspected(parts: Sequence[tuple[list[TrainingRow], Tensor]]) -> list[int]:
+    """The indices of this process's rows whose own loss is not finite."""
+    return [
+        row.index
+        for part, sums in parts
+        for row, value in zip(part, sums.tolist(), strict=True)
+        if not math.isfinite(value)
+    ]
+
+
+def _not_finite(loss: float, suspected: Sequence[int]) -> LossNotFinite:
+    wrong = sorted({*suspected})
     which = f" on samples {', '.join(map(str, wrong[:8]))}" if wrong else ""
     return LossNotFinite(
         f"the loss is {loss}{which}: no step was taken; lower learning_rate or max_grad_norm, and "

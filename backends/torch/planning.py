@@ -9,7 +9,17 @@ from typing import Any
 
 from backends.base import Plan, Problem, Severity
 from backends.images import image_problems
+from backends.local.adapters import adapter_problems
+from backends.local.outline import ReadOutline, read_outline
+from backends.torch.launching import (
+    IN_PROCESS,
+    engine_name,
+    launch_problems,
+    sharding_arguments,
+)
+from backends.torch.memory_planning import with_memory
 from backends.torch.options import TorchOptions, read_options
+from backends.torch.server_planning import server_problems
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.errors import ConfigError
@@ -18,18 +28,15 @@ from retrain.launch import Launch
 RL_ENTRY = "backends.torch.rl_loop.run_rl_training"
 SFT_ENTRY = "backends.torch.sft_loop.run_sft_training"
 
-IN_PROCESS = "transformers"
-"""The engine that writes with the weights that are trained."""
-
 _HYPER = "algorithm.hyperparameters"
-_NO_UPDATE = ("openai", "vllm")
 
 
-def make_plan(config: RunConfig) -> Plan:
+def make_plan(config: RunConfig, read: ReadOutline = read_outline) -> Plan:
     """Plan a run; reads the prompt source only where the number of iterations depends on it.
 
     Args:
         config: The resolved configuration.
+        read: Gives the model's outline.
 
     Raises:
         ConfigError: A `torch_X` option or a size that cannot be.
@@ -44,8 +51,9 @@ def make_plan(config: RunConfig) -> Plan:
     if not sft:
         rows = hyper.rollout_batch_size * hyper.n_samples_per_prompt
     steps = max(1, rows // hyper.global_batch_size)
-    cuda = torch.cuda.is_available()
-    return Plan(
+    cuda, launch = torch.cuda.is_available(), Launch.of()
+    outline = read(config.model)
+    plan = Plan(
         backend="torch",
         config=config,
         entry=SFT_ENTRY if sft else RL_ENTRY,
@@ -53,7 +61,8 @@ def make_plan(config: RunConfig) -> Plan:
             "num_steps": iterations,
             **_optimizer(config, iterations * steps),
             **_passes(config, options, sft=sft, cuda=cuda),
-            **({"batch_size": rows, "aggregation": "token"} if sft else _policy(config)),
+            **sharding_arguments(options, launch),
+            **({"batch_size": rows, "aggregation": "token"} if sft else _policy(config, options)),
             "checkpoint_every": hyper.save_interval,
             "seed": config.seed,
             "output_dir": str(config.output_dir),
@@ -64,21 +73,19 @@ def make_plan(config: RunConfig) -> Plan:
             "rollouts_per_optimizer_step": hyper.global_batch_size,
             "optimizer_steps_per_iteration": steps,
             "optimizer_steps": iterations * steps,
-            "processes": 1,
+            "processes": launch.processes,
+            "tokens_per_pass": launch.processes * options.micro_batch_tokens,
         },
         problems=(
+            *launch_problems(config, launch),
+            *server_problems(config, options),
             *_refusals(config),
             *image_problems(config, _NO_IMAGES),
-            *_adapters(config),
+            *adapter_problems(config, outline),
             *_warnings(config, sft=sft),
         ),
     )
-
-
-def engine_name(config: RunConfig) -> str:
-    """The name of the engine that writes the rollouts."""
-    engine = config.rollout.engine
-    return engine if isinstance(engine, str) else str(engine.get("name"))
+    return with_memory(plan, outline, asked="torch_micro_batch_tokens" in hyper.given())
 
 
 def _iterations(config: RunConfig, *, sft: bool) -> int:
@@ -110,9 +117,10 @@ def _optimizer(config: RunConfig, total: int) -> dict[str, Any]:
 def _passes(config: RunConfig, options: TorchOptions, *, sft: bool, cuda: bool) -> dict[str, Any]:
     checkpointing = options.gradient_checkpointing
     half = {"auto": "bfloat16", "bfloat16": "bfloat16"}.get(config.model.torch_dtype)
+    half = half if cuda and options.mixed_precision else None
     return {
         "device_type": "cuda" if cuda else "cpu",
-        "autocast": half if cuda else None,
+        "autocast": half,
         "micro_batch_tokens": options.micro_batch_tokens,
         "packing": options.packing,
         "gradient_checkpointing": cuda if checkpointing is None else checkpointing,
@@ -121,7 +129,7 @@ def _passes(config: RunConfig, options: TorchOptions, *, sft: bool, cuda: bool) 
     }
 
 
-def _policy(config: RunConfig) -> dict[str, Any]:
+def _policy(config: RunConfig, options: TorchOptions) -> dict[str, Any]:
     hyper, name = config.algorithm.hyperparameters, config.algorithm.name
     correction = hyper.importance_correction == "tis"
     return {
@@ -135,6 +143,7 @@ def _policy(config: RunConfig) -> dict[str, Any]:
         "kl_estimator": hyper.kl_estimator,
         "truncated_importance": correction,
         "ahead": config.asynchronous,
+        "colocate": options.colocate,
     }
 
 
@@ -146,19 +155,7 @@ _NO_IMAGES: Mapping[str, tuple[bool, str]] = {
 def _refusals(config: RunConfig) -> list[Problem]:
     hyper, engine = config.algorithm.hyperparameters, engine_name(config)
     rl = config.algorithm.name != "sft"
-    launched = Launch.of().processes
     refused: Mapping[str, tuple[bool, str]] = {
-        "": (
-            launched > 1,
-            f"was launched as {launched} processes, and the torch backend's command line trains in "
-            "one; several train through backends.torch.fsdp from Python, or with "
-            "algorithm.backend: trl",
-        ),
-        "rollout.engine": (
-            rl and engine in _NO_UPDATE,
-            f"{engine} servers load no weights from a folder, so they would go on with the old "
-            "ones; use transformers (in this process) or sglang (retrain serve is one too)",
-        ),
         "rendering.history": (
             not rl and config.rendering.history == "template",
             "template may make several streams of one demonstration, and an epoch counts "
@@ -174,6 +171,11 @@ def _refusals(config: RunConfig) -> list[Problem]:
             rl and config.asynchronous and config.rollout.mask_stale_tokens,
             "would mask nearly every token: a batch that is collected ahead is written by weights "
             "one update old; use importance_correction: tis, and max_staleness for a bound",
+        ),
+        "model.torch_dtype": (
+            config.model.peft is None and config.model.torch_dtype == "float16",
+            "AdamW's squared gradients underflow in float16, and the first step makes the weights "
+            "NaN; use auto (float32 weights, computed in bfloat16 on a GPU)",
         ),
         f"{_HYPER}.loss_aggregation": (
             config.algorithm.name == "dr_grpo" and "loss_aggregation" in hyper.given(),
@@ -199,26 +201,20 @@ def _model_fault(folder: Path) -> str | None:
     )
 
 
-def _adapters(config: RunConfig) -> list[Problem]:
-    if config.model.peft is None:
-        return []
-    from backends.local.adapters import adapter_problems
-    from backends.local.outline import read_outline
-
-    return adapter_problems(config, read_outline(config.model))
-
-
 def _warnings(config: RunConfig, *, sft: bool) -> list[Problem]:
     hyper = config.algorithm.hyperparameters
     cut = "samples from a cut distribution, while the loss uses the whole one: biased"
     unsaved = "is not set: no checkpoint is kept on the way, and a killed run starts again"
+    coarse = config.model.peft is None and config.model.torch_dtype == "bfloat16"
+    rounded = (
+        f"AdamW's updates of learning_rate {hyper.learning_rate:g} are rounded off in bfloat16 "
+        "weights wherever they are less than 1/512 of the weight; use auto (float32 weights, "
+        "computed in bfloat16 on a GPU)"
+    )
     warned = {
-        "save_interval": (hyper.save_interval is None, unsaved),
-        "top_p": (not sft and hyper.top_p < 1, cut),
-        "top_k": (not sft and hyper.top_k > 0, cut),
+        "model.torch_dtype": (coarse, rounded),
+        f"{_HYPER}.save_interval": (hyper.save_interval is None, unsaved),
+        f"{_HYPER}.top_p": (not sft and hyper.top_p < 1, cut),
+        f"{_HYPER}.top_k": (not sft and hyper.top_k > 0, cut),
     }
-    return [
-        Problem(f"{_HYPER}.{key}", text, Severity.WARNING)
-        for key, (wrong, text) in warned.items()
-        if wrong
-    ]
+    return [Problem(key, text, Severity.WARNING) for key, (wrong, text) in warned.items() if wrong]

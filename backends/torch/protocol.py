@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,6 +49,14 @@ class TrainingBackend(Protocol):
         """
         ...
 
+    def likeliest(self, prompts: Sequence[Sequence[int]]) -> TrainFuture[list[float]]:
+        """The policy's logprob in nats of the likeliest next token, at temperature 1.
+
+        Args:
+            prompts: Token ids, all of one length.
+        """
+        ...
+
     async def save_checkpoint(self, step: int, metrics: Mapping[str, float]) -> Path:
         """Save everything that training goes on from; it is complete when this returns.
 
@@ -74,7 +82,7 @@ class TrainingBackend(Protocol):
         ...
 
     async def save_weights(self, folder: Path) -> Path:
-        """Write the weights alone, in Hugging Face's format, for an inference server.
+        """Write the weights alone, in Hugging Face's format, for an inference server: whole ones.
 
         Args:
             folder: What to write; it appears when it is whole.

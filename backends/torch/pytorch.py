@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
@@ -17,11 +18,14 @@ from backends.torch.checkpoint_state import read_checkpoint
 from backends.torch.futures import TrainFuture, WorkQueue
 from backends.torch.hf_weights import write_weights
 from backends.torch.objective import Objective, make_objective
+from backends.torch.packing import require_rows_apart
 from backends.torch.passes import PassSettings
+from backends.torch.probing import likeliest
 from backends.torch.protocol import Metrics
 from backends.torch.ranks import Ranks
 from backends.torch.rows import TrainingBatch
 from backends.torch.schedule import OptimizerSettings
+from retrain.engine.transformers_memory import give_back_cached
 from retrain.errors import BackendFailure
 from retrain.rollout.state_file import State
 
@@ -62,7 +66,7 @@ class PyTorchTrainingBackend:
             ranks: Who trains together.
 
         Raises:
-            ConfigError: There is no loss of that name.
+            ConfigError: There is no loss of that name, or packed rows do not stay apart.
         """
         self.model = model
         self.step = 0
@@ -72,8 +76,14 @@ class PyTorchTrainingBackend:
         self._passes = passes or PassSettings()
         self._reference = reference
         self._ranks = ranks or Ranks()
+        if self._passes.packed:
+            require_rows_apart(model, self._passes)
         self._trained = checkpoints.Trained(model, optimizer, tokenizer, self._ranks)
         self._queue = WorkQueue("retrain-train")
+
+    def observe(self, wrap: Callable[[Objective], Objective]) -> None:
+        """Put another objective around the backend's own, to look at what passes; do it first."""
+        self._objective = wrap(self._objective)
 
     def forward_backward(self, batch: TrainingBatch) -> TrainFuture[Metrics]:
         """See `TrainingBackend`.
@@ -87,13 +97,17 @@ class PyTorchTrainingBackend:
         """See `TrainingBackend`.
 
         Raises:
-            BackendFailure: By the future: no parameter has a gradient.
+            BackendFailure: By the future: no parameter has a gradient, or it is not finite.
         """
         return self._queue.put(self._optim_step)
 
     def score(self, batch: TrainingBatch, *, reference: bool = False) -> TrainFuture[list[Any]]:
         """See `TrainingBackend`."""
         return self._queue.put(lambda: self._score(batch, reference))
+
+    def likeliest(self, prompts: Sequence[Sequence[int]]) -> TrainFuture[list[float]]:
+        """See `TrainingBackend`."""
+        return self._queue.put(lambda: likeliest(self.model, prompts, self._passes))
 
     async def save_checkpoint(
         self,
@@ -129,15 +143,23 @@ class PyTorchTrainingBackend:
         self.step = int(found.state.get("steps", found.step))
         return dict(found.state.get("metrics", {}))
 
-    async def save_weights(self, folder: Path) -> Path:
-        """See `TrainingBackend`."""
-        return await self._queue.put(lambda: self._save_weights(folder))
+    async def save_weights(self, folder: Path, *, merge: bool = True) -> Path:
+        """See `TrainingBackend`.
+
+        Args:
+            folder: What to write; it appears when it is whole.
+            merge: Merge an adapter into its base; else it is written alone.
+        """
+        return await self._queue.put(lambda: self._save_weights(folder, merge))
+
+    async def release(self) -> None:
+        """Say that the run has ended well, to processes that follow; alone, nobody does."""
 
     def close(self) -> None:
         """End the thread, after what it was asked for."""
         self._queue.close()
 
-    def __enter__(self) -> PyTorchTrainingBackend:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -146,7 +168,7 @@ class PyTorchTrainingBackend:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._queue.close(drop=error is not None)
 
     def _forward_backward(self, batch: TrainingBatch) -> Metrics:
         self.model.train()
@@ -161,6 +183,11 @@ class PyTorchTrainingBackend:
         for group in optimizer.param_groups:
             group["lr"] = rate
         norm = self._clip()
+        if not math.isfinite(norm):
+            raise BackendFailure(
+                f"the norm of the gradient is {norm}, though the loss is finite: no step was "
+                "taken; lower learning_rate, and look at the last samples' logprobs and advantages"
+            )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         self.step += 1
@@ -184,8 +211,9 @@ class PyTorchTrainingBackend:
 
     def _score(self, batch: TrainingBatch, reference: bool) -> list[Any]:
         model, context = self._scorer(reference)
+        model.eval()  # where dropout is on, it is for the gradient alone
         with context:
-            return passes.score_rows(model, batch.rows, self._passes)
+            return passes.score_rows(model, batch.rows, self._passes, self._ranks)
 
     def _scorer(self, reference: bool) -> tuple[nn.Module, AbstractContextManager[Any]]:
         if not reference:
@@ -197,15 +225,16 @@ class PyTorchTrainingBackend:
             raise BackendFailure("there is no reference model; give one where kl_coef is not 0")
         return self.model, without()
 
-    def _save_weights(self, folder: Path) -> Path:
+    def _save_weights(self, folder: Path, merge: bool) -> Path:
         partial = folder.with_name(f".{folder.name}.partial")
         if self._ranks.first:
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         self._ranks.barrier()
-        write_weights(self.model, partial, self._ranks, self._trained.tokenizer)
+        write_weights(self.model, partial, self._ranks, self._trained.tokenizer, merge=merge)
         if self._ranks.first:
             shutil.rmtree(folder, ignore_errors=True)
             partial.rename(folder)
         self._ranks.barrier()
+        give_back_cached()  # servers on the same device load the weights now
         return folder

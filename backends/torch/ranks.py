@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import distributed
@@ -20,11 +20,14 @@ class Ranks:
         processes: How many there are.
         rank: Which one this is.
         device: Where numbers are summed.
+        talk: The group that waits for the first process as long as it takes (see
+            `backends.torch.connecting`); None takes the default group, whose patience is limited.
     """
 
     processes: int = 1
     rank: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    talk: Any = None
 
     @property
     def first(self) -> bool:
@@ -52,7 +55,31 @@ class Ranks:
         distributed.all_reduce(found, op=distributed.ReduceOp.MAX)
         return int(found)
 
+    def gathered(self, items: Sequence[T]) -> list[T]:
+        """Everybody's items in rank order, on every process."""
+        if self.processes == 1:
+            return list(items)
+        parts: list[Any] = [None] * self.processes
+        distributed.all_gather_object(parts, list(items))
+        return [item for part in parts for item in part]
+
+    def told(self, value: T | None = None) -> T:
+        """What the first process says, on every process; the others wait for it.
+
+        Args:
+            value: What to say; the first process gives it.
+        """
+        box: list[Any] = [value]
+        if self.processes > 1:
+            distributed.broadcast_object_list(box, src=0, group=self.talk)
+        said: T = box[0]
+        return said
+
+    def wait_for_first(self) -> None:
+        """Wait for the first process as long as it takes: it writes large files."""
+        self.told(None)
+
     def barrier(self) -> None:
-        """Wait for everybody."""
+        """Wait for everybody, who come at about the same time."""
         if self.processes > 1:
             distributed.barrier()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Protocol
 
+from backends.local.written_by import Masks, current_masks
 from backends.torch.configs import RLTrainingConfig
 from backends.torch.passes import naming
 from backends.torch.protocol import Metrics, TrainingBackend
@@ -62,15 +64,19 @@ async def run_rl_training(
     watch = watch or LoggingWatch(metrics_logger, config.log_every)
     history: list[Metrics] = []
     async with rollout_manager.weights_changing():
-        await engines.sync(backend)
+        version = await engines.sync(backend)
     await watch.begin()
     for iteration in range(done + 1, config.num_steps + 1):
         batch = await rollout_manager.generate_batch()
-        metrics = await train_on(backend, batch.samples, config)
+        await engines.release()
+        current = current_masks(batch.groups, version)
+        metrics = await train_on(backend, batch.samples, config, current=current)
         history.append(metrics)
         if iteration % config.sync_every == 0 or iteration == config.num_steps:
             async with rollout_manager.weights_changing():
-                await engines.sync(backend)
+                version = await engines.sync(backend)
+        else:
+            await engines.resume()
         stop = await watch.after(iteration, metrics)
         every = config.checkpoint_every
         if stop or (every is not None and iteration % every == 0):
@@ -81,14 +87,24 @@ async def run_rl_training(
 
 
 async def train_on(
-    backend: TrainingBackend, samples: Sequence[Sample], config: RLTrainingConfig
+    backend: TrainingBackend,
+    samples: Sequence[Sample],
+    config: RLTrainingConfig,
+    *,
+    current: Masks = MappingProxyType({}),
 ) -> Metrics:
     """Take the optimizer steps of one batch of rollouts, in the order of its rollouts.
 
     All steps are queued at once: the tensors of one are made while another is computed.
+
+    Args:
+        backend: Computes.
+        samples: The batch.
+        config: How.
+        current: Which tokens the present weights wrote, where others wrote some of them.
     """
     began = time.perf_counter()
-    batch = TrainingBatch.of(samples)
+    batch = TrainingBatch.of(samples).with_current(current)
     if config.recompute_old:
         batch = batch.with_old(await backend.score(batch))
     if config.reference:

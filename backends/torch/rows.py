@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from backends.local.written_by import Masks
 from backends.torch.aggregation import Aggregation, token_weights
 from retrain.errors import BackendFailure, DataError
 from retrain.sample import Sample
@@ -19,12 +20,14 @@ class TrainingRow:
         mask: [R] 1 on the response tokens that are trained on.
         old: [R] log-probabilities that the importance ratio is taken against.
         advantage: The advantage of every trained token.
-        index: The sample's index in the run.
+        index: The number of its rollout, which its other streams share.
         part: Which of its rollout's streams it is, from 0.
         weight: What a unit of a token's loss adds to its step's loss.
         engine: [R] the engine's log-probabilities, where `old` holds others; empty where it does
             not.
         reference: [R] the reference model's; empty where no KL term needs them.
+        current: [R] 1 on the tokens that the present weights wrote; of all rows of a batch, or
+            empty where they wrote the whole batch.
     """
 
     tokens: tuple[int, ...]
@@ -36,6 +39,7 @@ class TrainingRow:
     weight: float = 1.0
     engine: tuple[float, ...] = ()
     reference: tuple[float, ...] = ()
+    current: tuple[int, ...] = ()
 
     @property
     def trained(self) -> int:
@@ -59,9 +63,12 @@ class TrainingBatch:
         """Take samples; those of one rollout must stand together.
 
         Raises:
-            DataError: A sample breaks what every trainer relies on (`Sample.validate`).
+            DataError: There are none, or one breaks what every trainer relies on
+                (`Sample.validate`).
             BackendFailure: A sample holds images.
         """
+        if not samples:
+            raise DataError("a batch to train on has no samples")
         rows: list[TrainingRow] = []
         for place, sample in enumerate(samples):
             try:
@@ -117,6 +124,19 @@ class TrainingBatch:
             tuple(replace(row, engine=row.old, old=tuple(found)) for row, found in pairs)
         )
 
+    def with_current(self, masks: Masks) -> TrainingBatch:
+        """Add which tokens the present weights wrote, where others wrote some of them.
+
+        Args:
+            masks: [R] of each row, by its index and part; none where they wrote everything.
+        """
+        if not masks:
+            return self
+        none: tuple[int, ...] = (0,)
+        return TrainingBatch(
+            tuple(replace(r, current=masks.get((r.index, r.part)) or none) for r in self.rows)
+        )
+
     def with_reference(self, logprobs: Sequence[Sequence[float]]) -> TrainingBatch:
         """Add the reference model's log-probabilities, [B][R]."""
         pairs = zip(self.rows, logprobs, strict=True)
@@ -124,8 +144,9 @@ class TrainingBatch:
 
 
 def index_of(sample: Sample, place: int) -> int:
-    """The index of a sample's row: its own, or its place in the batch."""
-    return place if sample.index is None else sample.index
+    """The index of a sample's row: its rollout's number, its own, or its place in the batch."""
+    given = (sample.rollout_id, sample.index)
+    return next((number for number in given if number is not None), place)
 
 
 def by_index(samples: Sequence[Sample]) -> dict[int, list[Sample]]:

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
 from backends.local.checkpoints import Checkpoint, run_shape
-from backends.local.exporting import ADAPTER, MODEL, merge_adapter, writing
 from backends.local.recording import STOPPING, recording, require_own_model
 from backends.recorder import RunRecorder
-from backends.torch.assembling import make_training_backend
+from backends.torch.assembling import make_sharded_backend, make_training_backend
 from backends.torch.checkpoint_state import newest_checkpoint
+from backends.torch.connecting import connected, require_same_plan
+from backends.torch.ending import failing, make_result, save_final, with_samples
+from backends.torch.following import follow
+from backends.torch.noting import note_logprobs
 from backends.torch.passes import LossNotFinite
 from backends.torch.pytorch import PyTorchTrainingBackend
+from backends.torch.ranks import Ranks
 from backends.torch.training import Run, train_rl, train_sft
 from bridges.demonstrations import demonstration_samples
 from retrain.compose import Composition, compose, make_tasks
-from retrain.engine.transformers_memory import is_out_of_memory
-from retrain.errors import BackendFailure, RetrainError
+from retrain.launch import Launch
 from retrain.model_files import load_tokenizer
 from retrain.report.result import RunResult
-from retrain.report.run_folder import CHECKPOINTS, EVENTS
-from retrain.report.samples import write_samples
+from retrain.report.run_folder import CHECKPOINTS
 from retrain.rollout.state_file import require_same_shape
 from retrain.runtime import EventLoopThread
 from retrain.sample import Sample
+from retrain.seeds import derive_seed
 from retrain.types import Task
-
-FAILED = "failed"
-"""Folder of a run that holds the samples that a loss of NaN came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,38 +47,60 @@ class _Parts:
     demonstrations: Sequence[Sample] | None
 
 
-def run_plan(plan: Plan, *, resume: bool) -> RunResult:
+def run_plan(plan: Plan, *, resume: bool, launch: Launch) -> RunResult:
     """Train a plan to its end, or until the user stops it.
 
-    Everything that can be wrong with the input is read before the run folder is made.
+    Everything that can be wrong with the input is read before the run folder is made. Of several
+    processes the first one runs the plan, and the others compute their part of what it asks for.
 
     Args:
         plan: What to run.
         resume: Go on from the newest complete checkpoint.
+        launch: Which process this is.
     """
     config = plan.config
     if config.model.threads is not None:
         torch.set_num_threads(config.model.threads)
-    torch.manual_seed(config.seed)
+    with connected(launch, plan.arguments["timeout"]) as ranks:
+        require_same_plan(plan, ranks)
+        if launch.first:
+            return _lead(plan, ranks, launch, resume=resume)
+        return _follow(plan, ranks, launch)
+
+
+def _lead(plan: Plan, ranks: Ranks, launch: Launch, *, resume: bool) -> RunResult:
     with ExitStack() as stack:
         loop = stack.enter_context(EventLoopThread())
-        parts = _prepare(plan, loop, stack)
+        parts = _prepare(plan, ranks, loop, stack)
         recorder = stack.enter_context(
             recording(plan, parts.composition, _checkpoint, resume=resume)
         )
         interrupt = stack.enter_context(GracefulInterrupt(lambda: recorder.note(STOPPING)))
         checkpoint = _checkpoint(plan) if resume else None
-        if checkpoint is not None:
-            loop.run(parts.backend.load_checkpoint(checkpoint.path))
         run = Run(plan, parts.composition, parts.backend, recorder, interrupt, checkpoint)
-        _train(run, parts, loop)
-        for line in parts.composition.rewards.calculator.summaries():
-            recorder.note(line)
-        loop.run(_save_final(plan, parts.backend))
-        return _result(plan, parts.backend, recorder)
+        with failing(plan, launch):
+            if checkpoint is not None:
+                _go_on(parts.backend, checkpoint, ranks, recorder, loop)
+            _train(run, parts, loop)
+            for line in parts.composition.rewards.calculator.summaries():
+                recorder.note(line)
+            loop.run(save_final(plan, parts.backend))
+            loop.run(parts.backend.release())
+        return make_result(plan, parts.backend, dict(recorder.latest))
 
 
-def _prepare(plan: Plan, loop: EventLoopThread, stack: ExitStack) -> _Parts:
+def _follow(plan: Plan, ranks: Ranks, launch: Launch) -> RunResult:
+    """Train as the first process says; it decides on Ctrl-C too."""
+    with GracefulInterrupt(lambda: None), failing(plan, launch):
+        torch.manual_seed(plan.config.seed)  # a new adapter is the same in every process
+        with make_sharded_backend(plan, None, ranks) as backend:
+            torch.manual_seed(derive_seed("dropout", plan.config.seed, ranks.rank))
+            note_logprobs(plan, backend)
+            asyncio.run(follow(backend, ranks))
+    return make_result(plan, backend, {})
+
+
+def _prepare(plan: Plan, ranks: Ranks, loop: EventLoopThread, stack: ExitStack) -> _Parts:
     config = plan.config
     composition = compose(config)
     stack.callback(composition.close)
@@ -87,8 +109,13 @@ def _prepare(plan: Plan, loop: EventLoopThread, stack: ExitStack) -> _Parts:
     demonstrations = None
     if config.algorithm.name == "sft":
         demonstrations = loop.run(_demonstrations(composition, tasks))
-    backend = make_training_backend(plan, tokenizer)
-    stack.callback(backend.close)
+    torch.manual_seed(config.seed)
+    if ranks.processes > 1:
+        backend: PyTorchTrainingBackend = make_sharded_backend(plan, tokenizer, ranks)
+    else:
+        backend = make_training_backend(plan, tokenizer)
+    stack.enter_context(backend)
+    note_logprobs(plan, backend)
     return _Parts(composition, tasks, backend, demonstrations)
 
 
@@ -106,6 +133,26 @@ def _checkpoint(plan: Plan) -> Checkpoint | None:
     return checkpoint
 
 
+def _go_on(
+    backend: PyTorchTrainingBackend,
+    checkpoint: Checkpoint,
+    ranks: Ranks,
+    recorder: RunRecorder,
+    loop: EventLoopThread,
+) -> None:
+    """Load a checkpoint, and say what another number of processes cannot go on with."""
+    loop.run(backend.load_checkpoint(checkpoint.path))
+    before, now = int(checkpoint.state.get("processes", 1)), ranks.processes
+    if before != now:
+        text = (
+            f"{checkpoint.path.name} was saved by {before} processes, and {now} go on: weights and "
+            "optimizer are cut up anew; the random state of each process, which decides on dropout "
+            "alone, is not the one that it would have had"
+        )
+        recorder.note(text)
+        recorder.folder.log_event(text)
+
+
 def _train(run: Run, parts: _Parts, loop: EventLoopThread) -> None:
     try:
         if parts.demonstrations is not None:
@@ -113,54 +160,4 @@ def _train(run: Run, parts: _Parts, loop: EventLoopThread) -> None:
         else:
             loop.run(train_rl(run, parts.tasks))
     except LossNotFinite as error:
-        raise _with_samples(error, run) from error
-    except RetrainError:
-        raise
-    except Exception as error:
-        raise _failure(error, run.plan) from error
-
-
-def _with_samples(error: LossNotFinite, run: Run) -> BackendFailure:
-    """Write out the samples that a loss of NaN came from, and say where they are."""
-    folder = Path(run.plan.config.output_dir) / FAILED
-    folder.mkdir(exist_ok=True)
-    path = folder / f"step-{run.backend.step}.jsonl"
-    count = write_samples(path, error.samples, decode=run.composition.renderer.decode)
-    return BackendFailure(f"{error} ({count} of them are in {path})")
-
-
-def _failure(error: Exception, plan: Plan) -> BackendFailure:
-    reason = f"torch: {type(error).__name__}: {str(error).strip()}"
-    if is_out_of_memory(error):
-        lower = "algorithm.hyperparameters.torch_micro_batch_tokens"
-        size = plan.arguments["micro_batch_tokens"]
-        reason += (
-            f"\nthe trainer ran out of memory: lower {lower} (it is {size}), or set model.peft"
-        )
-    return BackendFailure(f"{reason} (traceback in {plan.config.output_dir / EVENTS})")
-
-
-async def _save_final(plan: Plan, backend: PyTorchTrainingBackend) -> None:
-    run, model = plan.config.output_dir, plan.config.model
-    if model.peft is None:
-        await backend.save_weights(run / MODEL)
-        return
-    adapter = await backend.save_weights(run / ADAPTER)
-    with writing(run / MODEL) as folder:
-        merge_adapter(model, adapter, folder)
-
-
-def _result(plan: Plan, backend: PyTorchTrainingBackend, recorder: RunRecorder) -> RunResult:
-    run: Path = plan.config.output_dir
-    iterations = backend.step // _steps(plan)
-    return RunResult(
-        run_dir=run,
-        model_dir=run / MODEL,
-        iterations=iterations,
-        interrupted=iterations < plan.sizes["iterations"],
-        metrics=dict(recorder.latest),
-    )
-
-
-def _steps(plan: Plan) -> int:
-    return plan.sizes["optimizer_steps_per_iteration"]
+        raise with_samples(error, run) from error

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
+from transformers.trainer_pt_utils import get_parameter_names
+
+_NOT_DECAYED = ["bias", "layernorm", "rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
+"""Names without weight decay: `Trainer.get_decay_parameter_names` of transformers 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class OptimizerSettings:
         schedule: How it goes on after the warm-up: constant, linear or cosine to 0.
         warmup_steps: Optimizer steps of linear warm-up from 0.
         total_steps: Optimizer steps of the run; the two that end at 0 need it.
-        weight_decay: Decoupled decay of matrices; biases and norms have none.
+        weight_decay: Decoupled decay; biases and norms have none, as with transformers' trainers.
         beta1: Decay of the first moment.
         beta2: Decay of the second moment.
         epsilon: Added to the root of the second moment.
@@ -50,17 +54,29 @@ class OptimizerSettings:
 
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim.AdamW:
-    """AdamW over what the model trains."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [parameter for parameter in trained if parameter.ndim >= 2]
-    others = [parameter for parameter in trained if parameter.ndim < 2]
+    """AdamW over what the model trains, with its state there from the start.
+
+    Otherwise a checkpoint would lack the state of weights that got no gradient yet (a tower that
+    reads images, an expert nobody asked), and torch would refuse to read it; and one that is saved
+    before the first step would count a step that was never taken.
+    """
+    names: Any = get_parameter_names
+    decayed = {*names(model, [nn.LayerNorm], _NOT_DECAYED)}
+    trained = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
     groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {
+            "params": [weight for name, weight in trained if (name in decayed) is decays],
+            "weight_decay": settings.weight_decay if decays else 0.0,
+        }
+        for decays in (True, False)
     ]
-    return torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
         eps=settings.epsilon,
     )
+    for _, weight in trained:
+        moments = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[weight] = {"step": torch.tensor(0.0), **moments}
+    return optimizer

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bridges.demonstrations import demonstration_samples
 from bridges.limits import EpisodeLimits
 from retrain.rendering import load_renderer
 from retrain.rollout.sources import make_tasks
 from retrain.runtime import EventLoopThread
-from retrain.sample import Sample
+from retrain.sample import Sample, Status
+
+Decode: TypeAlias = Callable[[Sequence[int]], str]
 
 _UNBOUNDED = 1_000_000
 """Tokens that no demonstration has: what is too long is cut, not refused."""
@@ -57,7 +59,7 @@ def load_sft_dataset(
         split: Of a dataset.
         subset: A dataset's configuration.
         max_samples: Rows to read, from the first one; None reads all.
-        max_length: Most tokens of a sample; a longer one loses its end.
+        max_length: Most tokens of a sample; a longer one ends on the last token to imitate before.
 
     Raises:
         DataError: A row cannot be used; it is named.
@@ -73,7 +75,7 @@ def load_sft_dataset(
     limits = EpisodeLimits(max_response_len=_UNBOUNDED)
     with EventLoopThread() as loop:  # the caller may be asynchronous
         whole = loop.run(demonstration_samples(tasks, renderer, limits))
-    kept = list(_kept(whole, max_length))
+    kept = list(_kept(whole, max_length, renderer.decode))
     return SFTDataset(
         samples=tuple(kept),
         truncated=sum(_too_long(sample, max_length) for sample in whole) - len(whole) + len(kept),
@@ -83,10 +85,11 @@ def load_sft_dataset(
     )
 
 
-def _kept(samples: Sequence[Sample], max_length: int | None) -> Iterator[Sample]:
+def _kept(samples: Sequence[Sample], max_length: int | None, decode: Decode) -> Iterator[Sample]:
     for sample in samples:
-        cut = truncated(sample, max_length) if _too_long(sample, max_length) else sample
-        if cut is not None:
+        if max_length is None or not _too_long(sample, max_length):
+            yield sample
+        elif (cut := truncated(sample, max_length, decode)) is not None:
             yield cut
 
 
@@ -94,16 +97,31 @@ def _too_long(sample: Sample, max_length: int | None) -> bool:
     return max_length is not None and len(sample.tokens) > max_length
 
 
-def truncated(sample: Sample, max_length: int | None) -> Sample | None:
-    """A sample without the tokens beyond `max_length`; None where nothing to imitate is left."""
-    prompt = len(sample.tokens) - sample.response_length
-    left = 0 if max_length is None else max_length - prompt
-    if left < 1 or not any(sample.loss_mask[:left]):
+def truncated(sample: Sample, max_length: int, decode: Decode) -> Sample | None:
+    """A sample that ends on the last token to imitate among its first `max_length`.
+
+    Its turns are no longer whole, so that it makes no trajectory any more.
+
+    Args:
+        sample: What is too long.
+        max_length: Most tokens of it that are kept.
+        decode: Gives the text of token ids.
+
+    Returns:
+        None where nothing to imitate is left.
+    """
+    prompt = len(sample.prompt_ids)
+    mask = sample.loss_mask[: max(0, max_length - prompt)]
+    left = max((place for place, flag in enumerate(mask, 1) if flag), default=0)
+    if not left:
         return None
     return replace(
         sample,
-        tokens=sample.tokens[:max_length],
+        tokens=sample.tokens[: prompt + left],
+        response=decode(sample.response_ids[:left]),
         response_length=left,
-        loss_mask=sample.loss_mask[:left],
+        loss_mask=mask[:left],
         rollout_log_probs=sample.rollout_log_probs[:left],
+        status=Status.TRUNCATED,
+        metadata={name: value for name, value in sample.metadata.items() if name != "retrain"},
     )

@@ -25,8 +25,8 @@ async def run_sft_training(
 ) -> list[Metrics]:
     """Train on demonstrations to the end, or until the watch says stop.
 
-    The next batch is prepared while the backend computes the one before it. A backend that has
-    loaded a checkpoint goes on from its step; give its `order` then, restored.
+    A backend that has loaded a checkpoint goes on from its step. An `order` that was given must
+    be restored then; where none is, the demonstrations go on where they were.
 
     Args:
         backend: Computes; its loss is `sft`.
@@ -42,9 +42,10 @@ async def run_sft_training(
     Raises:
         RetrainError: What the backend failed with.
     """
-    order = order or DataBuffer(
-        [Task(str(place), "") for place in range(len(samples))], seed=config.seed
-    )
+    if order is None:
+        tasks = [Task(str(place), "") for place in range(len(samples))]
+        order = DataBuffer(tasks, seed=config.seed)
+        order.draw(config.batch_size * backend.step)  # what the steps before a resume were of
     watch = watch or LoggingWatch(metrics_logger, config.log_every)
     place_of = {task.id: place for place, task in enumerate(order.tasks)}
     history: list[Metrics] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.base import Plan
@@ -14,7 +13,7 @@ from backends.local.checkpoints import Checkpoint
 from backends.recorder import Recorder
 from backends.torch.assembling import pass_settings, rl_config, sft_config
 from backends.torch.bridged import BridgedRollouts, HeldOut
-from backends.torch.planning import IN_PROCESS, engine_name
+from backends.torch.launching import IN_PROCESS, WEIGHTS, engine_name
 from backends.torch.pytorch import PyTorchTrainingBackend
 from backends.torch.rl_loop import run_rl_training
 from backends.torch.run_watch import RunWatch
@@ -24,7 +23,6 @@ from retrain.compose import Composition, load_engine, make_buffer, make_tasks
 from retrain.config import RunConfig
 from retrain.engine.transformers_loading import fit_engine
 from retrain.errors import ConfigError
-from retrain.report.run_folder import STATE
 from retrain.report.start import read_start
 from retrain.rollout.buffer import DataBuffer
 from retrain.rollout.filter_building import over_sampling
@@ -33,9 +31,6 @@ from retrain.types import Task
 
 if TYPE_CHECKING:
     from retrain.compose import ClosableEngine
-
-WEIGHTS = Path(STATE) / "weights"
-"""Folder of a run that servers load the newest weights from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +101,18 @@ async def train_rl(run: Run, tasks: Sequence[Task]) -> None:
             _held_out(run, engine),
             resumed=done > 0,
         )
-        engines = Engines([engine], run.config.output_dir / WEIGHTS)
+        engines = Engines(
+            [engine],
+            run.config.output_dir / WEIGHTS,
+            colocated=run.plan.arguments["colocate"],
+            note=run.recorder.note,
+        )
         settings = rl_config(run.plan.arguments)
         try:
             await run_rl_training(run.backend, rollouts, engines, settings, done=done, watch=watch)
         finally:
             await rollouts.close()
-            engines.forget()
+            await engines.close()
 
 
 @asynccontextmanager
@@ -149,6 +149,7 @@ def _rollouts(run: Run, engine: Any, tasks: Sequence[Task]) -> BridgedRollouts:
         over_sampling(config.rollout, size),
         run.recorder,
         iterations=run.plan.sizes["iterations"],
+        steps=run.plan.sizes["optimizer_steps_per_iteration"],
         ahead=config.asynchronous,
     )
 

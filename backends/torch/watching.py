@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from backends.torch.objective import CURRENT_GAP, CURRENT_SHARE
 from backends.torch.protocol import Metrics, TrainingBackend
 
 
@@ -66,13 +67,16 @@ class LoggingWatch:
 def mean_metrics(steps: list[Metrics]) -> Metrics:
     """The metrics of an iteration from those of its optimizer steps.
 
-    Means, but for the learning rate, which is the last one's, and for the distance from the
-    engine's log-probabilities, which means something before the first update only.
+    Means, but for the learning rate, which is the last one's, and for the distances from the
+    engine's log-probabilities, which mean something before the first update only.
     """
     names = dict.fromkeys(name for step in steps for name in step if name != "step")
     found = {name: [step[name] for step in steps if name in step] for name in names}
+    share = found.pop(CURRENT_SHARE, [0.0])[0]
+    gap = found.pop(CURRENT_GAP, [0.0])[0]
     means = {name: sum(values) / len(values) for name, values in found.items()}
     chosen: dict[str, Any] = {"train/learning_rate": -1, "train/logprob_abs_diff": 0}
     return {
-        name: found[name][chosen[name]] if name in chosen else mean for name, mean in means.items()
+        **{n: found[n][chosen[n]] if n in chosen else mean for n, mean in means.items()},
+        **({CURRENT_GAP: gap / share} if share else {}),
     }

@@ -11,16 +11,17 @@ from typing import Any
 from backends.base import Plan, Problem, Severity
 from backends.images import image_problems
 from backends.local.adapters import adapter_problems
-from backends.local.memory import estimate
+from backends.local.fitting import memory_problems
 from backends.local.outline import ModelOutline, ReadOutline, read_outline
+from backends.trl.advice import what_to_lower
 from backends.trl.ahead_planning import asynchronous_refusals
 from backends.trl.arguments import grpo_arguments, sft_arguments
 from backends.trl.launching import launch_problems, share_of
 from backends.trl.memory_planning import (
-    memory_problems,
     micro_batch_that_fits,
     plan_workload,
     trainer_bytes,
+    trl_memory,
 )
 from backends.trl.options import check_options
 from backends.trl.sizes import BatchSizes, micro_batch_size
@@ -133,8 +134,9 @@ def _memory(
 ) -> tuple[dict[str, int], list[Problem]]:
     if outline is None:
         return {}, []
-    estimated = estimate(outline, plan_workload(config, outline, arguments, sizes))
-    return estimated.as_mapping(), memory_problems(estimated, config, arguments)
+    estimated = trl_memory(outline, plan_workload(config, outline, arguments, sizes))
+    todo = what_to_lower(config, arguments)
+    return estimated.as_mapping(), memory_problems(estimated, trainer_bytes(arguments), todo)
 
 
 def _options(config: RunConfig, *, sft: bool) -> dict[str, Any]:

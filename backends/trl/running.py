@@ -28,7 +28,7 @@ from retrain.errors import DataError, RetrainError
 from retrain.launch import Launch
 from retrain.model_files import load_tokenizer
 from retrain.report.result import RunResult
-from retrain.report.run_folder import CHECKPOINTS, EVENTS
+from retrain.report.run_folder import CHECKPOINTS
 from retrain.rollout.task_digest import digest_tasks
 from retrain.sample import Sample
 from retrain.types import Task
@@ -130,8 +130,7 @@ def _train(session: Session, tasks: Sequence[Task], demonstrations: list[Sample]
     except RetrainError:
         raise
     except Exception as error:
-        events = session.config.output_dir / EVENTS
-        raise training_failure(error, session.plan, events) from error
+        raise training_failure(error, session.plan) from error
 
 
 def _result(plan: Plan, trainer: Any, recorder: RunRecorder | SilentRecorder) -> RunResult:

@@ -22,3 +22,11 @@ class NativeWorld(Environment):
         over = noise % 3 == 0 or self._turns == 3
         reply = Observation((Message("user", "go on " * (noise % 4)),))
         return StepResult(reply, (noise % 100) / 100, terminated=over)
+
+
+class HugeRewards(NativeWorld):
+    """Gives rewards that float32 cannot hold."""
+
+    async def step(self, action: Action) -> StepResult:
+        result = await super().step(action)
+        return result._replace(reward=result.reward * 1e40)

@@ -99,7 +99,8 @@ def test_grpo_is_trls(aggregation: Aggregation, level: str, beta: float, seed: i
 def test_clipped_tokens_have_no_gradient() -> None:
     batch = Random(0)
     advantages = batch.advantages.unsqueeze(1)
-    losses = grpo_loss(batch.logprobs, batch.old, batch.mask, advantages, clip_high=0.3)
+    everywhere = torch.ones_like(batch.mask)
+    losses = grpo_loss(batch.logprobs, batch.old, everywhere, advantages, clip_high=0.3)
     gradient = batch.gradient(losses.sum())
     clipped = is_clipped(torch.exp(batch.logprobs - batch.old), advantages, 0.2, 0.3)
     assert 0 < clipped.sum() < clipped.numel()
@@ -150,6 +151,10 @@ def test_advantages_are_rewards_less_a_baseline() -> None:
     assert compute_advantages([1.0, None, 0.0], baseline=0.5) == (0.5, 0.0, -0.5)
     assert compute_advantages([1.0, 0.0, None, 0.5], "mean") == (0.5, -0.5, 0.0, 0.0)
     assert compute_advantages([1.0, 0.0], "leave_one_out") == (1.0, -1.0)
+    for baseline in ("mean", "leave_one_out"):
+        assert compute_advantages([1.0], baseline) == (0.0,), "nobody to compare it with"
+    with pytest.raises(ConfigError, match=r"no baseline 'meen'; did you mean 'mean'"):
+        compute_advantages([1.0], "meen")  # type: ignore[arg-type]
 
 
 @pytest.mark.slime
@@ -169,8 +174,9 @@ class TestSlime:
     def test_the_clipped_surrogate_is_slimes(self, theirs: Any) -> None:
         batch = Random(5)
         advantages = batch.advantages.unsqueeze(1).expand_as(batch.logprobs)
+        everywhere = torch.ones_like(batch.mask)
         ours = grpo_loss(
-            batch.logprobs, batch.old, batch.mask, advantages, clip_low=0.1, clip_high=0.3
+            batch.logprobs, batch.old, everywhere, advantages, clip_low=0.1, clip_high=0.3
         )
         losses, clipped = theirs.compute_policy_loss(
             batch.old - batch.logprobs, advantages, 0.1, 0.3

@@ -24,6 +24,7 @@ from retrain.errors import BackendFailure, ConfigError, RunFolderError
 from retrain.report.metrics import read_metrics
 from retrain.report.result import RunResult
 from retrain.report.samples import read_samples
+from retrain.report.trainer_logprobs import read_trainer_logprobs
 
 HERE = Path(__file__).parent
 ONE_BY_ONE = {"rollout": {"concurrency": 1}}
@@ -66,13 +67,24 @@ def test_it_trains_as_trl_does(config: Any, tmp_path: Path) -> None:
         assert [s.tokens for s in one] == [s.tokens for s in two]
         assert [s.loss_mask for s in one] == [s.loss_mask for s in two]
         assert [s.advantage for s in one] == [s.advantage for s in two]
+        for sample in one:
+            said, also = (trainer_logprobs(r, number, sample) for r in (ours, theirs))
+            assert said == pytest.approx(also, abs=2e-5)
     found, expected = curve(ours.run_dir), curve(theirs.run_dir)
     for row, also in zip(found, expected, strict=True):
         assert row == pytest.approx(also, rel=1e-4, abs=1e-6)
+    assert ours.metrics.keys() == theirs.metrics.keys()
     mine, his = weights(ours), weights(theirs)
     assert mine.keys() == his.keys()
     for name, tensor in mine.items():
         torch.testing.assert_close(tensor, his[name], rtol=0, atol=2e-5)
+
+
+def trainer_logprobs(result: RunResult, iteration: int, sample: Any) -> list[float]:
+    """What the trainer says of a sample's trained tokens; [] where it has none."""
+    found = read_trainer_logprobs(result.run_dir, iteration, sample.index, 0)
+    assert found is not None or not any(sample.loss_mask)
+    return [value for value in found or () if value is not None]
 
 
 def started(made: RunConfig, path: Path) -> subprocess.Popen[bytes]:
@@ -225,8 +237,16 @@ def test_what_cannot_be_honoured_is_refused_at_plan_time(config: Any, tmp_path: 
 
     ahead = {"rollout": {"asynchronous": True}}
     assert "rollout.asynchronous: the engine in the training" in problems(sections=ahead)
-    vllm = {"rollout": {"engine": {"name": "vllm", "urls": ["http://127.0.0.1:1"]}}}
-    assert "vllm servers load no weights" in problems(sections=vllm)
+    url = ["http://127.0.0.1:1"]
+    openai = {"rollout": {"engine": {"name": "openai", "urls": url}}}
+    assert "openai servers load no weights" in problems(sections=openai)
+    vllm = {"rollout": {"engine": {"name": "vllm", "urls": url}}}
+    assert not problems(sections=vllm)
+    assert "top_p: vLLM gives logprobs of what top_p" in problems(sections=vllm, top_p=0.9)
+    assert "temperatures from 0 to 2, not 2.5" in problems(sections=vllm, temperature=2.5)
+    assert "torch_colocate: is for servers" in problems(torch_colocate=True)
+    vllm["rollout"]["asynchronous"] = True
+    assert "torch_colocate: servers that gave" in problems(sections=vllm, torch_colocate=True)
     gone = {"model": {"name_or_path": str(tmp_path / "gone")}}
     assert "is no folder" in problems(sections=gone)
     with pytest.raises(ConfigError, match=r"torch_packin: .*did you mean 'packing'"):

@@ -14,6 +14,7 @@ from backends.torch.factory import create_pytorch_backend
 from backends.torch.sft_data import load_sft_dataset
 from backends.torch.sft_loop import run_sft_training
 from retrain.errors import ConfigError, DataError
+from retrain.report.samples import write_samples
 
 
 @pytest.fixture
@@ -60,6 +61,14 @@ def test_what_is_too_long_is_cut_and_counted(conversations: Path, tokenizer: Any
     assert cut.samples[0].tokens == first.tokens[: prompt + 2]
     for sample in cut.samples:
         sample.validate()
+        assert sample.status == "truncated"
+        assert sample.response == tokenizer.decode(sample.response_ids)
+    turn = len(first.loss_mask[: first.loss_mask.index(0)])
+    between = load_sft_dataset(conversations, tokenizer=tokenizer, max_length=prompt + turn + 3)
+    assert between.samples[0].response_length == turn, "nothing after the last token to imitate"
+    assert between.samples[0].loss_mask == [1] * turn
+    path = conversations.with_name("failed.jsonl")
+    assert write_samples(path, between.samples, decode=tokenizer.decode) == len(between.samples)
     none = load_sft_dataset(conversations, tokenizer=tokenizer, max_length=4)
     assert (none.samples, none.truncated, none.dropped) == ((), 0, 6)
 
@@ -91,6 +100,7 @@ async def test_the_loop_learns_them(
     with create_pytorch_backend(str(model_dir), **given) as again:
         metrics = await again.load_checkpoint(tmp_path / "checkpoints" / "checkpoint-3")
         assert (again.step, metrics) == (3, history[2])
+        assert await run_sft_training(again, samples, config) == history[3:]
         with pytest.raises(DataError, match=r"checkpoint-5.*cannot be read"):
             await again.load_checkpoint(tmp_path / "checkpoints" / "checkpoint-5")
     with pytest.raises(ConfigError, match=r"no loss 'grpp'; did you mean 'grpo'"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from backends.torch.backend import TorchBackend
+from backends.torch.factory import create_pytorch_backend
 from backends.torch.weight_sync import Engines, sync_weights_to_engines
-from retrain.config import ModelConfig
+from retrain.engine.base import SamplingParams
+from retrain.engine.transformers_engine import TransformersEngine
 from retrain.errors import EngineFailure
 from retrain.report.metrics import read_metrics
 from retrain.report.samples import read_samples
@@ -24,34 +26,6 @@ ITERATIONS = 3
 _SECONDS = 120
 
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def serving_here(model: Path, weights: Path) -> Iterator[str]:
-    """`retrain serve`'s own loop with a copy of the model; gives the base URL."""
-    pytest.importorskip("fastapi", reason="needs the embedded server: pip install 'retrain[serve]'")
-    from retrain.engine.server_run import ServeLoop, bind, url_of
-    from retrain.engine.server_security import Access
-    from retrain.engine.server_service import ModelService
-    from retrain.engine.server_weights import WeightFolders
-    from retrain.engine.transformers_serving import load_served
-
-    config = ModelConfig(name_or_path=str(model), threads=1)
-    loaded = load_served(config, context_length=None, most=32, version="default")
-    socket = bind("127.0.0.1", 0)
-    ready = threading.Event()
-    service = ModelService(loaded, WeightFolders([weights]), seed=0)
-    loop = ServeLoop(service, Access("127.0.0.1", None), when_ready=ready.set)
-    thread = threading.Thread(target=loop.run, args=([socket],), daemon=True)
-    thread.start()
-    assert ready.wait(_SECONDS)
-    try:
-        yield url_of("127.0.0.1", socket)
-    finally:
-        loop.should_exit = True
-        thread.join(_SECONDS)
-        socket.close()
-        loaded.engine.close()
 
 
 @contextmanager
@@ -84,6 +58,10 @@ def follows(made: Any, *, ahead: bool) -> None:
     rows = read_metrics(result.run_dir / "metrics.jsonl")
     gaps = [row.values["train/logprob_abs_diff"] for row in rows]
     assert ahead or max(gap for gap in gaps if gap is not None) < 1e-4
+    own = [row.values.get("train/logprob_abs_diff_current") for row in rows]
+    assert all(gap < 1e-4 for gap in own if gap is not None), "of what the present weights wrote"
+    ages = [row.values["rollout/staleness"] for row in rows if "rollout/staleness" in row.values]
+    assert ages == ([0.0] + [1.0] * (ITERATIONS - 1) if ahead else [])
     left = [*(result.run_dir / "state" / "weights").iterdir()]
     assert not left, "nothing is left of what the servers loaded"
 
@@ -103,7 +81,10 @@ def weights_folder(run: Path) -> Path:
 def test_a_server_is_one_step_behind_where_it_writes_ahead(
     config: Any, model_dir: Path, tmp_path: Path
 ) -> None:
-    with serving_here(model_dir, weights_folder(tmp_path / "run")) as url:
+    pytest.importorskip("fastapi", reason="needs the embedded server: pip install 'retrain[serve]'")
+    from server_here import serving
+
+    with serving(model_dir, weights_dirs=[weights_folder(tmp_path / "run")], seed=0) as url:
         follows(with_servers(config, [url], ahead=True), ahead=True)
 
 
@@ -131,6 +112,23 @@ class Server:
         self.loaded.append((path, version))
 
 
+class Waiting:
+    """Loads weights when the other one does."""
+
+    def __init__(self, both: asyncio.Barrier) -> None:
+        self.both = both
+
+    async def update_weights_from_checkpoint(self, path: str, version: str) -> None:
+        async with asyncio.timeout(60):
+            await self.both.wait()
+
+
+async def test_engines_load_at_the_same_time(tmp_path: Path) -> None:
+    both = asyncio.Barrier(2)
+    outcomes = await sync_weights_to_engines([Waiting(both), Waiting(both)], tmp_path, "3-ab")
+    assert outcomes == [None, None]
+
+
 async def test_one_server_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     there, gone = Server(False), Server(True)
     outcomes = await sync_weights_to_engines([gone, there], tmp_path, "3-ab")
@@ -138,6 +136,76 @@ async def test_one_server_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     assert there.loaded == [(str(tmp_path), "3-ab")]
     with pytest.raises(EngineFailure, match="no engine took the weights 4-ab: nobody answers"):
         await sync_weights_to_engines([gone], tmp_path, "4-ab")
+
+
+@pytest.fixture
+def backend(model_dir: Path, tmp_path: Path) -> Iterator[Any]:
+    """The demo's model, about to be trained."""
+    with create_pytorch_backend(str(model_dir), checkpoint_dir=tmp_path / "checkpoints") as made:
+        yield made
+
+
+async def write(engine: Any, session: str) -> Any:
+    return await engine.generate([1, 50, 60], SamplingParams(8), session_id=session, seed=1)
+
+
+async def test_a_server_that_cannot_load_is_told_of_and_gets_the_weights_later(
+    backend: Any, model_dir: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("fastapi", reason="needs the embedded server: pip install 'retrain[serve]'")
+    from server_here import ServerHere
+
+    from retrain.engine.server_weights import WeightFolders
+    from retrain.engine.sglang_engine import SGLangEngine
+
+    folder, notes = tmp_path / "weights", list[str]()
+    servers = [ServerHere(model_dir, weights_dirs=[folder], seed=0) for _ in range(2)]
+    servers[1].service._folders = WeightFolders([tmp_path / "elsewhere"])
+    engine = SGLangEngine([server.url for server in servers])
+    engines = Engines([engine], folder, note=notes.append)
+    try:
+        first = await engines.sync(backend)
+        assert [note.partition(":")[0] for note in notes] == [
+            f"left out while it has not the weights {first}"
+        ]
+        assert f"{servers[1].url}/update_weights_from_disk: HTTP 400" in notes[0]
+        assert {(await write(engine, f"s{n}")).meta["server"] for n in range(3)} == {servers[0].url}
+        servers[1].service._folders = WeightFolders([folder])
+        engine.close()  # checks all again before the next request
+        backend.step += 1
+        second = await engines.sync(backend)
+        assert len(notes) == 1
+        turns = [await write(engine, f"t{n}") for n in range(2)]
+        assert {turn.meta["server"] for turn in turns} == {servers[1].url}, "it has fewer sessions"
+        assert {turn.weight_version for turn in turns} == {second}
+        assert [path.name for path in folder.iterdir()] == [second], "the newest ones alone"
+        again = await Engines([engine], folder).sync(backend)
+        assert again != second, "another life names the same step otherwise"
+        await engines.close()
+        assert second not in [path.name for path in folder.iterdir()]
+    finally:
+        await engine.aclose()
+        for server in servers:
+            server.stop()
+
+
+async def test_an_engine_in_this_process_keeps_nothing_while_the_model_trains(
+    backend: Any,
+) -> None:
+    engine = TransformersEngine(backend.model, max_slots=2, max_seq_len=64)
+    engines = Engines([engine])
+    try:
+        assert await engines.sync(backend) == "0" == engine.weight_version
+        first = await write(engine, "kept")
+        follow = [1, 50, 60, *first.output_ids]
+        kept = await engine.generate(follow, SamplingParams(2), session_id="kept", seed=2)
+        assert kept.meta["cached_tokens"] > 0
+        await engines.release()
+        cold = await engine.generate(follow, SamplingParams(2), session_id="kept", seed=2)
+        assert cold.meta["cached_tokens"] == 0
+        assert cold.output_ids == kept.output_ids
+    finally:
+        engine.close()
 
 
 def test_engines_that_load_need_a_folder() -> None:

@@ -142,11 +142,9 @@ def test_only_a_lost_connection_is_taken_for_a_lost_rank(monkeypatch: pytest.Mon
 
 
 def test_failure_of_another_rank_is_not_called_a_failure_of_trl(
-    config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = TRLBackend().plan(config(rollout_batch_size=4))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    failure = training_failure(
-        RuntimeError("gloo: Connection reset by peer"), plan, tmp_path / "e.log"
-    )
+    failure = training_failure(RuntimeError("gloo: Connection reset by peer"), plan)
     assert LOST in str(failure) and "TRL" not in str(failure)
