@@ -181,13 +181,13 @@ def _refusals(config: RunConfig, options: Mapping[str, Any]) -> list[Problem]:
         "rendering.history": (
             config.rendering.history == "template",
             f"template begins a new segment where the template rewrites what was said, {_ONE_ROW}"
-            "use keep, or algorithm.backend: slime",
+            "use keep, or algorithm.backend: torch or slime",
         ),
         "environment.type": (
             config.algorithm.name != "sft"
             and rewrites_history(config.environment.type, config.environment.env_specific_config),
             f"{config.environment.type!r} rewrites its history (rewrites_history), {_ONE_ROW}use "
-            "algorithm.backend: slime, or an environment that only adds to what was said",
+            "algorithm.backend: torch or slime, or an environment that only adds to what was said",
         ),
         "rollout.engine": (
             name not in ("transformers", "vllm" if uses_vllm(options) else "transformers")

@@ -86,7 +86,7 @@ def test_a_backend_that_refuses_is_named(taped: Workspace) -> None:
     assert result.exit_code == 1
     assert re.search(r"^trl +refused *$", result.stdout, re.M)
     assert "trl: refused: rendering.history: template begins a new segment" in result.stdout
-    assert "use keep, or algorithm.backend: slime" in result.stdout
+    assert "use keep, or algorithm.backend: torch or slime" in result.stdout
     assert result.stdout.endswith("tokens: nothing could be compared\n")
 
 

@@ -24,14 +24,14 @@ def rewriting(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspac
 def test_trl_refuses_before_the_run_and_names_the_way_out(rewriting: Workspace) -> None:
     result = rewriting.run("train")
     assert result.exit_code == 2
-    assert REASON in result.stderr and "use algorithm.backend: slime" in result.stderr
+    assert REASON in result.stderr and "use algorithm.backend: torch or slime" in result.stderr
     assert not (rewriting.folder / "run").exists()
 
 
 def test_trl_refuses_a_rewriting_template_and_names_the_ways_out(workspace: Workspace) -> None:
     result = workspace.run("train", "--set", "rendering.history=template")
     assert result.exit_code == 2
-    assert "use keep, or algorithm.backend: slime" in result.stderr
+    assert "use keep, or algorithm.backend: torch or slime" in result.stderr
 
 
 def test_slime_s_plan_takes_it(rewriting: Workspace) -> None:
