@@ -85,6 +85,14 @@ class ServerPool:
             faults = "; ".join(str(server.fault) for server in self.servers)
             raise ServerFault(f"no server can be used: {faults}", passing=True)
 
+    async def settled(self) -> None:
+        """Wait for the checks that run, whatever they find."""
+        here = asyncio.get_running_loop()
+        checks = (server.check for server in self.servers)
+        running = [c for c in checks if c is not None and not c.done() and c.get_loop() is here]
+        if running:
+            await asyncio.wait(running)
+
     async def choose(self, kept: Server | None, avoid: Collection[Server] = ()) -> Server:
         """The server for a request.
 

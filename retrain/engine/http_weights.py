@@ -5,36 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from retrain.engine.http_client import ServerFault
 from retrain.engine.http_pool import Server, ServerPool
 from retrain.engine.weight_calls import WeightCalls
 from retrain.engine.weight_probe import WeightMovement, read_answers
+from retrain.engine.weighted_server import WeightedServer, Weights
 from retrain.errors import EngineFailure
 
 SEEN_SECONDS = 5.0
 """Seconds for which a server that named its weights is believed to have them still."""
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of one server.
-
-    Attributes:
-        holds: The version that it has loaded and was found to have.
-        away: The version at which its memory was released; None while it has it.
-        missing: Which memory it has to take again, in order.
-        met: Whether it was asked to load before.
-        seen_at: When it was last seen to have them, on the monotonic clock.
-    """
-
-    holds: str | None = None
-    away: str | None = None
-    missing: list[str] = field(default_factory=list)
-    met: bool = False
-    seen_at: float = 0.0
 
 
 class ServerWeights:
@@ -65,11 +46,10 @@ class ServerWeights:
         self._calls = calls
         self._pool = pool
         self._workers = workers
-        self._path: str | None = None
+        self._wanted: Weights | None = None
         self._sent: set[str] = set()
-        self._expected: Sequence[float] | None = None
         self._movement = WeightMovement()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, WeightedServer] = {}
 
     async def update(self, path: str, version: str) -> None:
         """Load new weights into every server at the same time.
@@ -82,32 +62,45 @@ class ServerWeights:
             EngineFailure: No server has them.
             ConfigError: A server cannot load weights as it is.
         """
-        self._expected = await asyncio.to_thread(read_answers, Path(path))
-        self._path, self.version = path, version
+        expected = await asyncio.to_thread(read_answers, Path(path))
+        self._wanted, self.version = Weights(path, version, expected), version
         self._sent.add(version)
-        for known in self._known.values():
-            known.holds = None
         await self._pool.start()  # what is checked now loads them
-        await self._each(self._up(), self._load_into)
+        await self._each(self._up(), self.load_newest)
 
     async def catch_up(self, server: Server) -> None:
         """Have a server that is being checked load the weights that are expected, if it must.
 
-        Before the first update nothing is expected, and its own version is taken as it is.
+        Before the first update nothing is expected, and its own version is taken as it is. The
+        check ends with `load_newest`, as an update may begin while it asks other things.
 
         Raises:
             EngineFailure: It cannot load them.
         """
         urls = await self._workers(server)
-        if self._path is None:
-            self.version = await self._calls.served(urls[0]) or self.version
-            return
+        if self._wanted is None:
+            served = await self._calls.served(urls[0])
+            if self._wanted is None:  # no update has begun meanwhile
+                self.version = served or self.version
+                return
         for url in urls:
-            served, known = await self._calls.served(url), self._of(url)
-            if served != known.holds:
+            known, named = self._of(url), await self._calls.served(url)
+            if known.holds is not None and named != known.holds.version:
                 known.holds = None
-            while known.holds != self.version:  # which may move on meanwhile
-                await self._load(url)
+        await self.load_newest(server)
+
+    async def load_newest(self, server: Server) -> None:
+        """Bring a server to the newest weights; the last thing that its check does.
+
+        Weights that come while it is asked something else are loaded here: when this returns, and
+        until the next `await`, it has the newest.
+
+        Raises:
+            EngineFailure: It cannot load them.
+        """
+        known = [self._of(url) for url in await self._workers(server)]
+        while late := [one for one in known if one.holds is not self._wanted]:
+            await late[0].bring(self._newest)
 
     async def release(self) -> None:
         """Have every server give its memory back; it writes nothing until the next load.
@@ -116,6 +109,7 @@ class ServerWeights:
             EngineFailure: No server could; those that could not are left out.
             ConfigError: A server cannot as it was started.
         """
+        await self._pool.settled()  # a server that is being checked takes memory, too
         await self._each(self._up(), self._release_on)
 
     async def resume(self) -> None:
@@ -124,8 +118,8 @@ class ServerWeights:
         Raises:
             EngineFailure: No server could.
         """
-        if any(known.missing for known in self._known.values()):
-            await self._each(self._up(), self._load_into)
+        if any(known.released for known in self._known.values()):
+            await self._each(self._up(), self.load_newest)
 
     def require_sent(self, server: Server, version: str) -> None:
         """See that a server wrote with weights that this engine sent it.
@@ -181,65 +175,16 @@ class ServerWeights:
         if faults and len(faults) == len(servers):
             raise faults[0]
 
-    async def _load_into(self, server: Server) -> None:
-        for url in await self._workers(server):
-            if self._of(url).holds != self.version:
-                await self._load(url)
-
-    async def _load(self, url: str) -> None:
-        """Pause one server, load weights, go on, and see that it has them.
-
-        A server whose memory could not be taken again stays paused: it has nothing to write with.
-
-        Raises:
-            EngineFailure: It refused, or has other weights afterwards.
-        """
-        calls, known = self._calls, self._of(url)
-        path, version, expected = str(self._path), self.version, self._expected
-        known.holds = None
-        if known.met:
-            await self._forget_if_restarted(url)
-        else:
-            await calls.wake(url)
-            known.met = True
-        await calls.pause(url)
-        try:
-            if "weights" in known.missing:
-                await calls.take_weights(url)
-                known.missing.remove("weights")
-            await calls.load(url, path, version)
-            if "cache" in known.missing:
-                await calls.take_cache(url)
-                known.missing.remove("cache")
-            served = await calls.served(url)
-        finally:
-            if not known.missing:
-                await calls.go_on(url)
-        if served not in (None, version):
-            raise EngineFailure(
-                f"{url}: the weights did not move: the server said that it loaded them, and its "
-                f"weight version is {served!r}, not {version!r}"
-            )
-        if expected is not None:
-            self._movement.require_fresh(url, await calls.answers(url), expected)
-        known.holds, known.seen_at = version, time.monotonic()
-
     async def _release_on(self, server: Server) -> None:
         for url in await self._workers(server):
-            known = self._of(url)
-            known.holds = None
-            await self._calls.pause(url)
-            await self._calls.release(url)
-            known.away, known.missing = self.version, ["weights", "cache"]
+            await self._of(url).release(self.version)
 
-    async def _forget_if_restarted(self, url: str) -> None:
-        """A server that has started again has its memory, and must not be told to take it."""
-        known = self._of(url)
-        if known.missing and await self._calls.served(url) not in (None, known.away):
-            known.missing.clear()
+    def _newest(self) -> Weights:
+        assert self._wanted is not None, "asked before the first update"
+        return self._wanted
 
-    def _of(self, url: str) -> _Known:
-        return self._known.setdefault(url, _Known())
+    def _of(self, url: str) -> WeightedServer:
+        return self._known.setdefault(url, WeightedServer(url, self._calls, self._movement))
 
 
 class LoadingServers:

@@ -97,6 +97,7 @@ class SGLangEngine(LoadingServers, HttpEngine):
         self._modes[server] = logprob_mode(
             *[await self._calls.top_logprob(server.url, PROBE_IDS, heat) for heat in (1.0, HOT)]
         )
+        await self._weights.load_newest(server)
 
     async def _check_vocabulary(self, url: str, info: Mapping[str, Any]) -> None:
         """Compare tokens; a server started with --skip-tokenizer-init has none."""

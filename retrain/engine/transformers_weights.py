@@ -131,7 +131,8 @@ def _check(folder: Path, new: Mapping[str, Tensor], own: Mapping[str, Tensor]) -
             raise ConfigError(f"{folder}: {name} is not finite: its training has diverged")
     first: dict[int, str] = {}
     for name, tensor in own.items():
-        twin = first.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        place = tensor.data_ptr()  # 0 of one that is empty, or cut up over processes
+        twin = first.setdefault(place, name) if place else name
         if twin != name and not torch.equal(new[name], new[twin]):
             raise ConfigError(f"{folder}: {name} and {twin} differ, and are one in the model")
 

@@ -102,6 +102,10 @@ class VLLMEngine(LoadingServers, OpenAIEngine):
         for server in self._pool.servers:
             await self._calls.forget(server.url)
 
+    async def _check(self, server: Server) -> None:
+        await super()._check(server)
+        await self._weights.load_newest(server)
+
     async def _write(self, server: Server, session: Session, turn: TurnRequest) -> Generation:
         generation = await super()._write(server, session, turn)
         if generation.finish_reason is not FinishReason.ABORT:

@@ -111,7 +111,7 @@ class Pictures:
                 "folder too"
             )
         try:
-            return _regular(open(os.open(path, _OPENING), "rb"))
+            return _regular(open(path, "rb", opener=lambda name, _: os.open(name, _OPENING)))
         except OSError as error:
             raise DataError(f"cannot be read: {error.strerror or error}") from error
 

@@ -64,6 +64,16 @@ def test_a_server_that_loads_a_part_is_found_out(noise: float) -> None:
     assert 1 < updates(half, noise=noise, step=0.05) <= 20
 
 
+def test_experts_that_are_chosen_otherwise_are_no_other_weights() -> None:
+    movement, trained = WeightMovement(), [-2.0] * len(PROMPTS)
+    for apart in (0.186, 0.142, 0.142, 0.191, 0.199, 0.253, 0.352):  # measured, see `APART`
+        movement.require_fresh("http://one", [answer - apart for answer in trained], trained)
+    with pytest.raises(
+        EngineFailure, match=r"0\.6 nats from the trainer's \(expected at most 0\.5"
+    ):
+        movement.require_fresh("http://one", [answer - 0.6 for answer in trained], trained)
+
+
 def test_answers_stand_beside_the_weights(tmp_path: Path) -> None:
     assert read_answers(tmp_path) is None
     answers = tuple(-1.0 - place for place in range(8))

@@ -146,6 +146,17 @@ def test_what_must_not_be_read_is_named_with_the_reason(
     assert shown.document(source)["why"] == str(refusal.value)
 
 
+def test_what_is_not_read_holds_no_file_open(run: Path) -> None:
+    sources = [hostile(run, name) for name in ("folder", "pipe", "text")]
+    shown, opened = Pictures([run]), Path("/proc/self/fd")
+    if not opened.exists():
+        pytest.skip("no list of open files on this system")
+    before = len(list(opened.iterdir()))
+    for source in sources * 20:
+        assert shown.document(source)["why"] is not None
+    assert len(list(opened.iterdir())) < before + 20
+
+
 def test_a_picture_that_is_too_large_is_not_shown(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

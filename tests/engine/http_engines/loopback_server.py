@@ -27,10 +27,12 @@ class LoopbackServer:
         faults: What happens to the next generations, in order: an HTTP status, "hang", "drop" (the
             connection is cut without an answer), a function that changes the JSON of the answer,
             or None for nothing. Checks at start do not count.
+        holding: Paths at which requests wait, for as long as they stand here.
     """
 
     def __init__(self, routes: dict[str, Handler], *, api_key: str | None = None) -> None:
         self.faults: deque[int | str | Callable[[Any], Any] | None] = deque()
+        self.holding: set[str] = set()
         self.seen: list[tuple[str, dict[str, str], Any]] = []
         self._api_key = api_key
         self._app = Starlette(
@@ -77,6 +79,8 @@ class LoopbackServer:
         async def watched(request: Request) -> Response:
             body = await request.json() if await request.body() else None
             self.seen.append((request.url.path, dict(request.headers), body))
+            while request.url.path in self.holding:
+                await asyncio.sleep(0.005)
             given = request.headers.get("authorization")
             if self._api_key is not None and given != f"Bearer {self._api_key}":
                 return JSONResponse({"error": f"wrong key {given}"}, status_code=401)

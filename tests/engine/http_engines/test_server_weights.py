@@ -25,6 +25,8 @@ from retrain.types import FinishReason
 PROMPT = [1, 50, 60, 70]
 PARAMS = SamplingParams(8, stop_token_ids=frozenset({2}))
 KINDS = [(SGLangEngine, SGLangServer), (VLLMEngine, LoadingVLLMServer)]
+LAST = {SGLangServer: "/server_info", LoadingVLLMServer: "/v1/completions"}
+"""What a server is asked once it has loaded weights, and before it writes."""
 
 
 def over(*servers: Any, kind: Any = VLLMEngine) -> Any:
@@ -178,6 +180,51 @@ async def test_a_vllm_server_that_started_again_gets_the_newest_weights_before_i
     await engine.aclose()
 
 
+async def restarted_and_held(engine: Any, server: Any) -> None:
+    """Start a server again; its check waits where it has loaded what the others have."""
+    server.kill()
+    await write(engine, 4)
+    server.start()
+    server.weight_version, last = "default", LAST[type(server)]
+    server.holding.add(last)
+    asked = len(server.calls(last))
+    await until(lambda: len(server.calls(last)) > asked, engine)
+
+
+@pytest.mark.parametrize(("engine_kind", "server_kind"), KINDS)
+async def test_a_server_that_comes_back_during_an_update_writes_nothing_with_older_weights(
+    serve: Any, started: Any, weights: Any, engine_kind: Any, server_kind: Any
+) -> None:
+    servers = [started(server_kind, serve(0)) for _ in range(2)]
+    engine, new = over(*servers, kind=engine_kind), serve(1)
+    await engine.update_weights_from_checkpoint(weights(0), "0")
+    await restarted_and_held(engine, servers[1])
+    assert servers[1].weight_version == "0"
+    await engine.update_weights_from_checkpoint(weights(1), "1")
+    servers[1].holding.clear()
+    await until(lambda: not engine.left_out, engine)
+    expected = await new.engine.generate(PROMPT, PARAMS, session_id="x", seed=3)
+    answers = await write(engine, 4)
+    assert wrote(answers) == {server.url for server in servers}
+    assert {answer.output_ids for answer in answers} == {expected.output_ids}
+    await engine.aclose()
+
+
+async def test_a_server_that_comes_back_gives_its_memory_to_the_trainer_too(
+    serve: Any, started: Any, weights: Any
+) -> None:
+    servers = [started(LoadingVLLMServer, serve(0)) for _ in range(2)]
+    engine = over(*servers)
+    await engine.update_weights_from_checkpoint(weights(0), "0")
+    await restarted_and_held(engine, servers[1])
+    releasing = asyncio.create_task(engine.release_memory())
+    await asyncio.sleep(0)
+    servers[1].holding.clear()
+    await releasing
+    assert all(server.sleeping for server in servers)
+    await engine.aclose()
+
+
 async def test_a_folder_that_a_vllm_server_cannot_read_leaves_it_out(
     serve: Any, started: Any, tmp_path: Path
 ) -> None:
@@ -242,6 +289,7 @@ async def test_a_server_that_cannot_release_its_memory_is_refused(
         await engine.update_weights_from_checkpoint(weights(0), "0")
         with pytest.raises(ConfigError, match=f"{flag}.*torch_colocate"):
             await engine.release_memory()
+        assert not server.paused, "it serves whoever comes next"
         await engine.aclose()
 
 
