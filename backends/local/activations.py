@@ -14,6 +14,9 @@ from backends.local.outline import ModelOutline
 if TYPE_CHECKING:
     from backends.local.memory import Workload
 
+_INSIDE = ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner")
+"""What configurations call the size inside the MLP; where none is given (GPT-2, Bloom), 4 x H."""
+
 
 def activation_bytes(outline: ModelOutline, work: Workload) -> int:
     """Bytes kept over one micro-batch: R x T x L x the bytes of a token in a layer.
@@ -39,13 +42,14 @@ def layer_bytes(outline: ModelOutline, work: Workload) -> int:
     Two norms keep a float32 input and a result each: H x (4 + m) x 2. Inputs of matrices: H x w,
     twice, but under autocast each of five matrices has a cast copy. Normalised queries and keys:
     (Q + K) x (4 + w). Attention: queries, keys and values at the queries' size, and its result,
-    4 x Q x w, with a mask of T x w. The MLP: 4 x I x w.
+    4 x Q x w, with a mask of T x w. The MLP: 4 x I x w. Models without
+    attention (Mamba) are counted without it.
     """
     config: Any = outline.config
     w = work.computed.itemsize
     cast = work.autocast is not None and work.autocast is not work.weight_type
-    heads = int(config.num_attention_heads)
-    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    heads = int(getattr(config, "num_attention_heads", None) or 0)
+    size = int(getattr(config, "head_dim", None) or config.hidden_size // max(1, heads))
     queries = heads * size
     keys = size * int(getattr(config, "num_key_value_heads", None) or heads)
     norms = 2 * config.hidden_size * (4 + work.weight_type.itemsize)
@@ -62,7 +66,9 @@ def embedding_numbers(config: Any) -> int:
 
 def _inside(config: Any) -> int:
     """I: the MLP's inner size; of experts, those that a token goes through."""
+    given = (getattr(config, name, None) for name in _INSIDE)
+    inside = next(filter(None, given), 4 * config.hidden_size)
     active = getattr(config, "num_experts_per_tok", None)
-    expert = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+    expert = getattr(config, "moe_intermediate_size", None) or inside
     shared = getattr(config, "shared_expert_intermediate_size", None) or 0
-    return int(active * expert + shared if active else config.intermediate_size)
+    return int(active * expert + shared if active else inside)

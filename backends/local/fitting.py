@@ -11,6 +11,7 @@ from backends.local.advice import gibibytes
 from backends.local.memory import MemoryEstimate
 from backends.local.outline import ModelOutline
 from retrain.config import RunConfig
+from retrain.launch import Launch
 
 ASSUMED_PROMPT = 512
 """Prompt tokens to reckon with where `max_prompt_len` is not set."""
@@ -48,7 +49,12 @@ def memory_problems(estimated: MemoryEstimate, total: int, todo: str) -> list[Pr
 
 
 def device_bytes(*, cuda: bool) -> int:
-    """All memory of the GPU, or of the machine."""
+    """All memory of this process's GPU, or of the machine.
+
+    Asking a GPU for its properties takes none of its memory: every process of a launch plans, and
+    has not chosen its GPU yet.
+    """
     if cuda:
-        return int(torch.cuda.mem_get_info()[1])
+        own = min(Launch.of().local_rank, torch.cuda.device_count() - 1)
+        return int(torch.cuda.get_device_properties(own).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

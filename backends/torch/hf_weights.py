@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -17,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from backends.local.adapters import ADAPTER_CONFIG
 from backends.torch.adapter_weights import has_adapter, load_adapter, merged
 from backends.torch.ranks import Ranks
-from retrain.engine.transformers_loading import model_class, quiet_transformers
+from retrain.engine.transformers_loading import quiet_transformers
 from retrain.engine.transformers_weights import put_weights, read_weights
 from retrain.errors import ConfigError
 
@@ -61,10 +60,14 @@ def load_weights(model: Any, folder: Path) -> None:
         raise ConfigError(f"{folder}: has {has}, and the model {wants}; see model.peft")
     if adapter:
         load_adapter(model, folder)
-    elif is_sharded(model):
-        _load_sharded(model, folder)
+        return
+    new = read_weights(folder, model)
+    if is_sharded(model):
+        set_model_state_dict(
+            model, dict[str, Any](new), options=StateDictOptions(full_state_dict=True)
+        )
     else:
-        put_weights(model, read_weights(folder, model))
+        put_weights(model, new)
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -79,16 +82,3 @@ def _gathered(model: nn.Module, *, adapter: bool) -> dict[str, Any]:
     once = dict(model.named_parameters(remove_duplicate=True))
     tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {*once}
     return {name: weight for name, weight in found.items() if name not in tied}
-
-
-def _load_sharded(model: Any, folder: Path) -> None:
-    with quiet_transformers():
-        whole = model_class(model.config).from_pretrained(
-            folder, dtype=next(model.parameters()).dtype, use_safetensors=True
-        )
-    new: Mapping[str, Tensor] = whole.state_dict()
-    own = model.state_dict()
-    wrong = {*new} ^ {*own} or {name for name in own if new[name].shape != own[name].shape}
-    if wrong:
-        raise ConfigError(f"{folder}: is of another model: weights differ in {min(wrong)}")
-    set_model_state_dict(model, dict(new), options=StateDictOptions(full_state_dict=True))

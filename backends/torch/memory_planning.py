@@ -115,8 +115,7 @@ class MemoryPlan:
         """What is done with the model, in micro-batches of at most so many tokens."""
         config, given = self.config, self.arguments
         cuda, peft, row = given["device_type"] == "cuda", config.model.peft, self._row_tokens
-        share = -(-self.sizes["rollouts_per_optimizer_step"] // self.sizes["processes"])
-        rows = max(1, min(share, budget // row))
+        rows = max(1, min(self._most_rows, budget // row))
         here = config.algorithm.name != "sft" and engine_name(config) == IN_PROCESS
         playing = min(config.rollout.concurrency, self.sizes["rollouts_per_iteration"])
         return Workload(
@@ -139,13 +138,18 @@ class MemoryPlan:
     def _row_tokens(self) -> int:
         return row_tokens(self.config, self.outline)
 
+    @property
+    def _most_rows(self) -> int:
+        """Rows of one process in an optimizer step."""
+        return -(-self.sizes["rollouts_per_optimizer_step"] // self.sizes["processes"])
+
     def _trained_tokens(self, work: Workload) -> int:
-        """N at most: prompts are not trained, but of demonstrations."""
-        tokens, longest = work.rows * work.row_tokens, self._row_tokens
+        """N at most: where prompts are short, nearly all tokens are; of demonstrations, all."""
+        tokens = work.rows * work.row_tokens
         if self.config.algorithm.name == "sft":
             return tokens
-        response = min(longest, self.config.algorithm.hyperparameters.max_response_len)
-        return tokens // longest * response
+        response = self.config.algorithm.hyperparameters.max_response_len
+        return min(tokens, self._most_rows * response)
 
 
 def head_bytes(outline: ModelOutline, work: Workload, trained: int) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.base import Plan
@@ -103,7 +105,7 @@ async def train_rl(run: Run, tasks: Sequence[Task]) -> None:
         )
         engines = Engines(
             [engine],
-            run.config.output_dir / WEIGHTS,
+            _weights_folder(run),
             colocated=run.plan.arguments["colocate"],
             note=run.recorder.note,
         )
@@ -137,6 +139,14 @@ async def _engine(run: Run) -> AsyncIterator[Any]:
         yield engine
     finally:
         closing.close()
+
+
+def _weights_folder(run: Run) -> Path:
+    """Where servers load weights from, without those that a killed run has left there."""
+    folder = run.config.output_dir / WEIGHTS
+    for left in folder.glob("*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return folder
 
 
 def _rollouts(run: Run, engine: Any, tasks: Sequence[Task]) -> BridgedRollouts:

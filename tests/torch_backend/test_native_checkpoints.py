@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from torch import distributed
 from transformers import AutoModelForImageTextToText, Gemma3Config
 
 from backends.local.checkpoints import MARKER
 from backends.torch import checkpoints
 from backends.torch.factory import create_pytorch_backend
+from backends.torch.fsdp import create_fsdp_backend
 from backends.torch.rows import TrainingBatch
-from retrain.errors import DataError
+from retrain.errors import ConfigError, DataError
 
 Steps = Callable[..., Any]
 
@@ -143,3 +146,37 @@ async def test_a_model_with_eyes_goes_on_though_nothing_reached_them(
     with make("others", model) as again:
         await again.load_checkpoint(folder)
         assert await train(again, 2, 3) == expected
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A group of processes that this one is the only one of."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
+
+
+async def test_weights_of_a_sharded_model_are_all_read_or_none(
+    alone: None, model_dir: Path, tmp_path: Path, make: Any, train: Steps
+) -> None:
+    """A checkpoint that lacks one, or holds a damaged file, is told as in one process."""
+    with make() as whole:
+        await train(whole, 1)
+        folder = await whole.save_checkpoint(1, {})
+        expected = await train(whole, 2)
+    with create_fsdp_backend(str(model_dir), checkpoint_dir=tmp_path / "sharded") as backend:
+        await backend.load_checkpoint(folder)
+        assert await train(backend, 2) == pytest.approx(expected, rel=1e-5)
+    file = folder / "model.safetensors"
+    good = load_file(file)
+    name = "model.layers.0.mlp.up_proj.weight"
+    for bad, said in (({k: v for k, v in good.items() if k != name}, name), (None, "can be read")):
+        if bad is None:
+            file.write_bytes(b"no weights")
+        else:
+            save_file(bad, file, {"format": "pt"})
+        with (
+            create_fsdp_backend(str(model_dir), checkpoint_dir=tmp_path / "sharded") as backend,
+            pytest.raises(ConfigError, match=said),
+        ):
+            await backend.load_checkpoint(folder)

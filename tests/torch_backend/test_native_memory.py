@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
-from transformers import AutoModelForCausalLM, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    BloomConfig,
+    FalconConfig,
+    GPT2Config,
+    MambaConfig,
+    OPTConfig,
+    PretrainedConfig,
+    Qwen3Config,
+)
 
+from backends.local.activations import activation_bytes
+from backends.local.fitting import device_bytes
 from backends.local.memory import Workload, estimate
 from backends.local.outline import outline
 from backends.torch import head, memory_planning
@@ -85,6 +96,50 @@ def test_the_backward_pass_takes_what_is_reckoned(
     found = estimate(shape, work, head_bytes(shape, work, ROWS * (TOKENS - PROMPT)))
     reckoned = found.gradients + found.activations + found.logits
     assert reckoned == pytest.approx(measured_peak(model, autocast), rel=0.06)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        GPT2Config(n_embd=32, n_layer=2, n_head=4),
+        BloomConfig(hidden_size=32, n_layer=2, n_head=4),
+        FalconConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4),
+        OPTConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128),
+        MambaConfig(hidden_size=32, num_hidden_layers=2),
+    ],
+    ids=lambda shape: shape.model_type,
+)
+def test_models_of_other_shapes_are_reckoned_too(shape: PretrainedConfig) -> None:
+    """Their configurations call the sizes by other names, or have none of them."""
+    with torch.device("meta"):
+        found = outline(AutoModelForCausalLM.from_config(shape))
+    work = Workload(ROWS, TOKENS, 0, 0, torch.float32, None, "adamw_torch")
+    each = activation_bytes(found, work) / (2 * ROWS * TOKENS)
+    assert 4 * (4 * 32 + 4 * 2 * 32) <= each <= 4 * (4 * 32 + 4 * 4 * 32) + 8 * 4 * 32 + 4 * TOKENS
+    assert head_bytes(found, work, ROWS * TOKENS) > 0
+
+
+def test_each_process_reckons_with_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Properties:
+        def __init__(self, place: int) -> None:
+            self.total_memory = (place + 1) * 1000
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", Properties)
+    for rank, size in (("0", 1000), ("1", 2000), ("2", 2000)):  # the third is refused later
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        assert device_bytes(cuda=True) == size
+
+
+def test_short_prompts_leave_more_tokens_to_train(config: Any) -> None:
+    """Twelve rows of at most 60 answer tokens: 720, though prompts may take all but 420 of 900."""
+    made = config(max_prompt_len=68, torch_micro_batch_tokens=900)
+    plan = TorchBackend().plan(made)
+    shape = outline(AutoModelForCausalLM.from_config(Qwen3Config(**SMALL)))
+    memory = MemoryPlan(made, shape, plan.arguments, plan.sizes)
+    work = memory.workload(900)
+    assert (work.rows, work.row_tokens) == (7, 128)
+    assert memory.estimated().logits == head_bytes(shape, work, 720)
 
 
 def test_plan_shows_the_parts_and_the_peak(config: Any) -> None:

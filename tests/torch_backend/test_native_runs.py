@@ -129,8 +129,11 @@ def test_half_written_checkpoints_are_passed_over(config: Any) -> None:
     assert newest is not None
     assert newest.step == 1
     before = curve(result.run_dir)
+    for left in ("2-abcdef", ".2-abcdef.partial"):  # by a run that was killed
+        (result.run_dir / "state" / "weights" / left).mkdir(parents=True)
     trained(made, resume=True)
     assert curve(result.run_dir) == before
+    assert not [*(result.run_dir / "state" / "weights").iterdir()]
     assert (result.run_dir / "superseded" / "model-1").is_dir()
 
 
