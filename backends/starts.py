@@ -62,7 +62,7 @@ def _trl(run: Path, backend: str) -> Start | None:
 
 
 def _torch(run: Path, backend: str) -> Start | None:
-    from backends.torch.checkpoint_state import newest_checkpoint
+    from backends.torch.saving.checkpoint_state import newest_checkpoint
 
     newest = newest_checkpoint(run / CHECKPOINTS)
     if newest is None:

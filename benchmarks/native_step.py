@@ -27,10 +27,10 @@ import torch
 from native_step_trl import train_trl
 from native_step_work import PRESETS, Work, make_model
 
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
 from backends.torch.objective import PolicyObjective
-from backends.torch.passes import PassSettings
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.schedule import OptimizerSettings, make_optimizer
 
 TRL, PADDED, PACKED = "trl", "native, padded", "native, packed"
 

@@ -13,12 +13,12 @@ def metrics_of_a_step(folder: Path) -> dict[str, float]:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
+    from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
     from backends.torch.configs import RLTrainingConfig
     from backends.torch.factory import make_reference
     from backends.torch.objective import PolicyObjective
     from backends.torch.pytorch import PyTorchTrainingBackend
     from backends.torch.rl_loop import train_on
-    from backends.torch.schedule import OptimizerSettings, make_optimizer
 
     torch.manual_seed(0)
     shape = {"vocab_size": 30, "hidden_size": 8, "intermediate_size": 8, "head_dim": 4}

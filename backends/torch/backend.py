@@ -39,7 +39,7 @@ class TorchBackend:
         """Say exactly what the loop will receive."""
         self._require_packages()
         from backends.local.outline import Outlines
-        from backends.torch.planning import make_plan
+        from backends.torch.run.planning import make_plan
 
         self._outlines = self._outlines or Outlines()
         return make_plan(config, self._outlines)
@@ -48,7 +48,7 @@ class TorchBackend:
         """Train a plan to its end, or until Ctrl-C; see `Backend.train`."""
         self._require_packages()
         plan.require_runnable()
-        from backends.torch.running import run_plan
+        from backends.torch.run.running import run_plan
 
         return run_plan(plan, resume=resume, launch=Launch.of())
 
@@ -56,7 +56,7 @@ class TorchBackend:
         """Write the newest Hugging Face weights of a run; adapters are merged into their base."""
         self._require_packages()
         from backends.local.exporting import export_weights
-        from backends.torch.checkpoint_state import newest_checkpoint
+        from backends.torch.saving.checkpoint_state import newest_checkpoint
         from retrain.report.run_folder import CHECKPOINTS
 
         newest = newest_checkpoint(run / CHECKPOINTS)

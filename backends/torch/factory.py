@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
 from backends.torch.objective import Objective
-from backends.torch.passes import PassSettings
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.schedule import OptimizerSettings, make_optimizer
 from retrain.config import ModelConfig
 from retrain.engine.transformers_loading import load_model, quiet_transformers
 

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from backends.torch.connecting import connected_ranks
+from backends.torch.compute.futures import TrainFuture
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
 from backends.torch.factory import make_reference, prepare_model
-from backends.torch.futures import TrainFuture
-from backends.torch.launching import NOT_QUANTISED
 from backends.torch.objective import Objective
-from backends.torch.orders import (
+from backends.torch.processes.connecting import connected_ranks
+from backends.torch.processes.launching import NOT_QUANTISED
+from backends.torch.processes.orders import (
     ForwardBackward,
     Likeliest,
     Load,
@@ -30,13 +32,11 @@ from backends.torch.orders import (
     SaveWeights,
     Score,
 )
-from backends.torch.passes import PassSettings
+from backends.torch.processes.ranks import Ranks
+from backends.torch.processes.sharding import FSDPConfig, shard
 from backends.torch.protocol import Metrics
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.ranks import Ranks
 from backends.torch.rows import TrainingBatch
-from backends.torch.schedule import OptimizerSettings, make_optimizer
-from backends.torch.sharding import FSDPConfig, shard
 from retrain.config import ModelConfig
 from retrain.engine.transformers_loading import load_model, quiet_transformers
 from retrain.errors import ConfigError
@@ -46,7 +46,7 @@ class FSDPTrainingBackend(PyTorchTrainingBackend):
     """A `TrainingBackend` over a sharded model.
 
     Every process calls the same methods with the same batches; or the first one leads, and the
-    others follow it (`backends.torch.following`). Checkpoints are those of
+    others follow it (`backends.torch.processes.following`). Checkpoints are those of
     `PyTorchTrainingBackend`: whole weights, and an optimizer's state that any number of processes
     reads.
     """

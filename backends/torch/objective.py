@@ -12,6 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from backends.torch.compute.micro_batches import MicroBatch
 from backends.torch.losses import (
     KLEstimator,
     grpo_loss,
@@ -22,7 +23,6 @@ from backends.torch.losses import (
     token_ratio,
     truncated_weights,
 )
-from backends.torch.micro_batches import MicroBatch
 from retrain.errors import ConfigError, nearest
 
 CURRENT_GAP = "train/logprob_abs_diff_current"

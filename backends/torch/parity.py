@@ -16,16 +16,16 @@ from torch import Tensor
 
 from backends.base import Plan
 from backends.recorder import SilentRecorder
-from backends.torch.assembling import make_training_backend, objective, rl_config
-from backends.torch.bridged import BridgedRollouts
-from backends.torch.futures import TrainFuture
+from backends.torch.compute.futures import TrainFuture
+from backends.torch.compute.micro_batches import MicroBatch
 from backends.torch.losses import weighted_sum
-from backends.torch.micro_batches import MicroBatch
 from backends.torch.objective import Cost, Objective
-from backends.torch.planning import make_plan
 from backends.torch.protocol import Metrics, TrainingBackend
 from backends.torch.rl_loop import run_rl_training
 from backends.torch.rows import TrainingBatch, TrainingRow
+from backends.torch.run.assembling import make_training_backend, objective, rl_config
+from backends.torch.run.bridged import BridgedRollouts
+from backends.torch.run.planning import make_plan
 from backends.torch.weight_sync import Engines
 from retrain.compose import compose, load_engine
 from retrain.config import RunConfig

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from backends.torch.futures import TrainFuture
+from backends.torch.compute.futures import TrainFuture
 from backends.torch.rows import TrainingBatch
 
 Metrics = dict[str, float]

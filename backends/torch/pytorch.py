@@ -13,18 +13,19 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from backends.torch import checkpoints, passes
-from backends.torch.checkpoint_state import read_checkpoint
-from backends.torch.futures import TrainFuture, WorkQueue
-from backends.torch.hf_weights import write_weights
+from backends.torch.compute import passes
+from backends.torch.compute.futures import TrainFuture, WorkQueue
+from backends.torch.compute.packing import require_rows_apart
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.probing import likeliest
+from backends.torch.compute.schedule import OptimizerSettings
 from backends.torch.objective import Objective, make_objective
-from backends.torch.packing import require_rows_apart
-from backends.torch.passes import PassSettings
-from backends.torch.probing import likeliest
+from backends.torch.processes.ranks import Ranks
 from backends.torch.protocol import Metrics
-from backends.torch.ranks import Ranks
 from backends.torch.rows import TrainingBatch
-from backends.torch.schedule import OptimizerSettings
+from backends.torch.saving import checkpoints
+from backends.torch.saving.checkpoint_state import read_checkpoint
+from backends.torch.saving.hf_weights import write_weights
 from retrain.engine.transformers_memory import give_back_cached
 from retrain.errors import BackendFailure
 from retrain.rollout.state_file import State

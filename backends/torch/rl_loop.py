@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from backends.local.written_by import Masks, current_masks
+from backends.torch.compute.passes import naming
 from backends.torch.configs import RLTrainingConfig
-from backends.torch.passes import naming
 from backends.torch.protocol import Metrics, TrainingBackend
 from backends.torch.rows import TrainingBatch, by_index
 from backends.torch.watching import LoggingWatch, MetricsLogger, Watch, mean_metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backends.torch.compute.passes import naming
 from backends.torch.configs import SFTTrainingConfig
-from backends.torch.passes import naming
 from backends.torch.protocol import Metrics, TrainingBackend
 from backends.torch.rows import TrainingBatch
 from backends.torch.watching import LoggingWatch, MetricsLogger, Watch

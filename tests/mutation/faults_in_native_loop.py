@@ -15,8 +15,8 @@ _ROWS = (
 )
 _FUZZ = ("tests/parity/test_fuzz.py",)
 _OBJECTIVE = "backends/torch/objective.py"
-_PASSES = "backends/torch/passes.py"
-_MICRO = "backends/torch/micro_batches.py"
+_PASSES = "backends/torch/compute/passes.py"
+_MICRO = "backends/torch/compute/micro_batches.py"
 
 NATIVE_LOOP = (
     PlantedFault(

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from fuzz_forward import REFERENCE, anchored, logprob
 
-from backends.torch.logprobs import Scored
-from backends.torch.micro_batches import MicroBatch
+from backends.torch.compute.logprobs import Scored
+from backends.torch.compute.micro_batches import MicroBatch
 from backends.torch.parity import LossReader
 from retrain.parity.rows import Place
 
@@ -29,7 +29,7 @@ class SlopeReader(LossReader):
         self.slopes: dict[Place, tuple[float, ...]] = {}
 
     def score(self, model: Any, micro: MicroBatch, *, temperature: float = 1.0) -> Scored:
-        """In place of `backends.torch.logprobs.score`."""
+        """In place of `backends.torch.compute.logprobs.score`."""
         trains = any(parameter.requires_grad for parameter in model.parameters())
         step = 0 if self.backend is None else self.backend.step  # None: rows are tried for packing
         weights = step + 1 if trains else REFERENCE

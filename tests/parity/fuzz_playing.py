@@ -96,7 +96,8 @@ def torch_reading(recorded: Recorded) -> Reading:
     """What enters the loss of the native loop, whose forward pass is `fuzz_forward`'s."""
     from fuzz_native import SlopeReader
 
-    from backends.torch import parity, passes
+    from backends.torch import parity
+    from backends.torch.compute import passes
 
     readers: list[SlopeReader] = []
 

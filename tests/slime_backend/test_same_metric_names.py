@@ -101,7 +101,7 @@ def torch_logs(config: Any, output: Any, folder: Path) -> set[str]:
 
     from backends.base import Plan
     from backends.recorder import RunRecorder
-    from backends.torch.run_watch import RunWatch
+    from backends.torch.run.run_watch import RunWatch
 
     composition = compose(config)
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from backends.torch.checkpoint_state import newest_checkpoint
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.schedule import OptimizerSettings
 from backends.torch.fsdp import create_fsdp_backend
 from backends.torch.objective import PolicyObjective
-from backends.torch.passes import PassSettings
 from backends.torch.rows import TrainingBatch, TrainingRow
-from backends.torch.schedule import OptimizerSettings
+from backends.torch.saving.checkpoint_state import newest_checkpoint
 
 BEFORE, AFTER = 2, 2
 

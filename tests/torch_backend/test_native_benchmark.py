@@ -28,9 +28,9 @@ def test_both_sides_have_one_loss(benchmark: Any, tmp_path: Path) -> None:
     from native_step_trl import train_trl
     from native_step_work import PRESETS, make_model
 
+    from backends.torch.compute.passes import PassSettings, forward_backward
     from backends.torch.objective import PolicyObjective
-    from backends.torch.passes import PassSettings, forward_backward
-    from backends.torch.ranks import Ranks
+    from backends.torch.processes.ranks import Ranks
 
     work, calls = PRESETS["tiny"](), []
     theirs = train_trl(

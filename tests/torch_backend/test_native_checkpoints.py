@@ -14,10 +14,10 @@ from torch import distributed
 from transformers import AutoModelForImageTextToText, Gemma3Config
 
 from backends.local.checkpoints import MARKER
-from backends.torch import checkpoints
 from backends.torch.factory import create_pytorch_backend
 from backends.torch.fsdp import create_fsdp_backend
 from backends.torch.rows import TrainingBatch
+from backends.torch.saving import checkpoints
 from retrain.errors import ConfigError, DataError
 
 Steps = Callable[..., Any]

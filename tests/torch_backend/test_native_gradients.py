@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from backends.torch.compute.passes import LossNotFinite, PassSettings, forward_backward, score_rows
 from backends.torch.losses import TIS_CAP
 from backends.torch.objective import ImitationObjective, PolicyObjective
-from backends.torch.passes import LossNotFinite, PassSettings, forward_backward, score_rows
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from backends.torch.rows import TrainingBatch
 from retrain.config import ModelConfig
 from retrain.engine.transformers_loading import load_model

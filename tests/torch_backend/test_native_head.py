@@ -16,13 +16,13 @@ from transformers import (
     Qwen3Config,
 )
 
-from backends.torch import head as heads
-from backends.torch.head import plain_head
-from backends.torch.logprobs import score, token_logprobs
-from backends.torch.micro_batches import make_micro_batch
+from backends.torch.compute import head as heads
+from backends.torch.compute.head import plain_head
+from backends.torch.compute.logprobs import score, token_logprobs
+from backends.torch.compute.micro_batches import make_micro_batch
+from backends.torch.compute.passes import PassSettings, forward_backward
 from backends.torch.objective import PolicyObjective
-from backends.torch.passes import PassSettings, forward_backward
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from backends.torch.rows import TrainingBatch
 
 SMALL: dict[str, Any] = {
@@ -56,7 +56,7 @@ def test_tiles_and_whole_logits_give_the_same(
     kind: Any, packed: bool, samples: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, batch = build(kind), TrainingBatch.of(samples(7)).weighted("token")
-    monkeypatch.setattr("backends.torch.logprobs.plain_head", lambda model: None)
+    monkeypatch.setattr("backends.torch.compute.logprobs.plain_head", lambda model: None)
     expected, whole = passed(model, batch, packed=packed)
     monkeypatch.undo()
     for numbers in (2**26, 96 * 3, 1):

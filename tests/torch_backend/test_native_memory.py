@@ -23,13 +23,14 @@ from backends.local.activations import activation_bytes
 from backends.local.fitting import device_bytes
 from backends.local.memory import Workload, estimate
 from backends.local.outline import outline
-from backends.torch import head, memory_planning
 from backends.torch.backend import TorchBackend
-from backends.torch.memory_planning import MemoryPlan, head_bytes
+from backends.torch.compute import head
+from backends.torch.compute.passes import PassSettings, forward_backward
 from backends.torch.objective import PolicyObjective
-from backends.torch.passes import PassSettings, forward_backward
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from backends.torch.rows import TrainingBatch, TrainingRow
+from backends.torch.run import memory_planning
+from backends.torch.run.memory_planning import MemoryPlan, head_bytes
 from retrain.errors import BackendFailure
 
 ROWS, TOKENS, PROMPT, WORDS = 3, 128, 32, 8000
@@ -189,7 +190,7 @@ def test_running_out_of_memory_says_what_to_lower(
     def fail(*given: Any, **named: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr("backends.torch.passes.score", fail)
+    monkeypatch.setattr("backends.torch.compute.passes.score", fail)
     backend = TorchBackend()
     with pytest.raises(BackendFailure) as caught:
         backend.train(backend.plan(config(num_iterations=1)))

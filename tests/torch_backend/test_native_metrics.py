@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from backends.local.written_by import current_masks, oldest_step
-from backends.torch.noting import NotingObjective
+from backends.torch.compute.passes import PassSettings, forward_backward, score_rows
 from backends.torch.objective import CURRENT_GAP, CURRENT_SHARE, PolicyObjective
-from backends.torch.passes import PassSettings, forward_backward, score_rows
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from backends.torch.rows import TrainingBatch
+from backends.torch.run.noting import NotingObjective
 from backends.torch.watching import mean_metrics
 from retrain.config import ModelConfig
 from retrain.engine.transformers_loading import load_model

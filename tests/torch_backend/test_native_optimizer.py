@@ -12,13 +12,13 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, get_scheduler
 
 from backends.torch.backend import TorchBackend
+from backends.torch.compute.futures import WorkQueue
+from backends.torch.compute.logprobs import score
+from backends.torch.compute.micro_batches import make_micro_batch
+from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
 from backends.torch.configs import RLTrainingConfig, SFTTrainingConfig
 from backends.torch.factory import create_pytorch_backend
-from backends.torch.futures import WorkQueue
-from backends.torch.logprobs import score
-from backends.torch.micro_batches import make_micro_batch
 from backends.torch.rows import TrainingBatch
-from backends.torch.schedule import OptimizerSettings, make_optimizer
 from retrain.errors import BackendFailure, ConfigError, DataError
 
 

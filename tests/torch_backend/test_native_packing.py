@@ -9,14 +9,14 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from backends.torch.compute.packing import require_rows_apart
+from backends.torch.compute.passes import PassSettings, forward_backward, score_rows
+from backends.torch.compute.schedule import OptimizerSettings, make_optimizer
 from backends.torch.factory import disable_dropout
 from backends.torch.objective import ImitationObjective
-from backends.torch.packing import require_rows_apart
-from backends.torch.passes import PassSettings, forward_backward, score_rows
+from backends.torch.processes.ranks import Ranks
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.ranks import Ranks
 from backends.torch.rows import TrainingBatch
-from backends.torch.schedule import OptimizerSettings, make_optimizer
 from retrain.errors import ConfigError
 
 WORDS = 90

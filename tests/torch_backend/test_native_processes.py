@@ -31,8 +31,8 @@ from test_native_weight_sync import serving_apart, weights_folder
 
 from backends.local.exporting import merge_adapter
 from backends.torch.backend import TorchBackend
-from backends.torch.checkpoint_state import newest_checkpoint
-from backends.torch.connecting import own_device
+from backends.torch.processes.connecting import own_device
+from backends.torch.saving.checkpoint_state import newest_checkpoint
 from retrain.config import ModelConfig, PeftConfig, RunConfig
 from retrain.errors import ConfigError
 from retrain.launch import Launch

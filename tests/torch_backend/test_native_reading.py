@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from backends.torch.micro_batches import make_micro_batch
+from backends.torch.compute.micro_batches import make_micro_batch
 from backends.torch.objective import PolicyObjective
 from backends.torch.parity import LossReader
 from backends.torch.rows import TrainingBatch, by_index

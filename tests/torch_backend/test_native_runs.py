@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from backends.local.checkpoints import MARKER
 from backends.torch.backend import TorchBackend
-from backends.torch.checkpoint_state import newest_checkpoint
+from backends.torch.saving.checkpoint_state import newest_checkpoint
 from retrain.config import RunConfig, dump_config
 from retrain.errors import BackendFailure, ConfigError, RunFolderError
 from retrain.report.metrics import read_metrics
@@ -215,7 +215,7 @@ def test_sft_lowers_the_loss_and_resumes(config: Any, tmp_path: Path) -> None:
 
 
 def test_a_loss_of_nan_stops_with_its_samples(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backends.torch import bridged
+    from backends.torch.run import bridged
 
     real = bridged.BridgedRollouts.generate_batch
 

@@ -25,9 +25,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from backends.local.checkpoints import MARKER, folder_name
-from backends.torch.checkpoint_state import KIND
-from backends.torch.hf_weights import load_weights, write_weights
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
+from backends.torch.saving.checkpoint_state import KIND
+from backends.torch.saving.hf_weights import load_weights, write_weights
 from retrain.errors import BackendFailure, DataError
 from retrain.rollout.state_file import State, write_state
 

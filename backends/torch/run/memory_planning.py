@@ -16,9 +16,9 @@ from backends.local.adapters import adapted_layers
 from backends.local.fitting import device_bytes, memory_problems, row_tokens
 from backends.local.memory import MemoryEstimate, Workload, estimate
 from backends.local.outline import ModelOutline
-from backends.torch.advice import MICRO_BATCH_TOKENS, what_to_lower
-from backends.torch.head import tile_tokens
-from backends.torch.launching import IN_PROCESS, engine_name
+from backends.torch.compute.head import tile_tokens
+from backends.torch.processes.launching import IN_PROCESS, engine_name
+from backends.torch.run.advice import MICRO_BATCH_TOKENS, what_to_lower
 from retrain.config import RunConfig
 from retrain.engine.transformers_loading import KV_BYTES, weight_type
 

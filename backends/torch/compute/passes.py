@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from backends.torch.logprobs import score
+from backends.torch.compute.logprobs import score
+from backends.torch.compute.micro_batches import MicroBatch, make_micro_batch, plan_micro_batches
 from backends.torch.losses import weighted_sum
-from backends.torch.micro_batches import MicroBatch, make_micro_batch, plan_micro_batches
 from backends.torch.objective import Cost, Objective
 from backends.torch.options import MICRO_BATCH_TOKENS
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from backends.torch.rows import TrainingRow
 from retrain.errors import BackendFailure
 from retrain.sample import Sample

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backends.torch.head import Head, head_computes, in_tiles, plain_head, tile_tokens
-from backends.torch.micro_batches import MicroBatch
+from backends.torch.compute.head import Head, head_computes, in_tiles, plain_head, tile_tokens
+from backends.torch.compute.micro_batches import MicroBatch
 
 
 @dataclass(frozen=True, slots=True)

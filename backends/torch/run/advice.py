@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.base import Plan
 from backends.local.advice import HYPER, MicroBatchKeys, after_running_out, lower_what
-from backends.torch.launching import IN_PROCESS, engine_name
+from backends.torch.processes.launching import IN_PROCESS, engine_name
 from retrain.config import RunConfig
 
 MICRO_BATCH_TOKENS = f"{HYPER}.torch_micro_batch_tokens"

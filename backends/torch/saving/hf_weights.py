@@ -14,8 +14,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.tensor import DTensor
 
 from backends.local.adapters import ADAPTER_CONFIG
-from backends.torch.adapter_weights import has_adapter, load_adapter, merged
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
+from backends.torch.saving.adapter_weights import has_adapter, load_adapter, merged
 from retrain.engine.transformers_loading import quiet_transformers
 from retrain.engine.transformers_weights import put_weights, read_weights
 from retrain.errors import ConfigError

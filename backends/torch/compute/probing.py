@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from backends.torch.passes import PassSettings
+from backends.torch.compute.passes import PassSettings
 
 
 @torch.no_grad()

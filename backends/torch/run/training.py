@@ -13,12 +13,12 @@ from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
 from backends.local.checkpoints import Checkpoint
 from backends.recorder import Recorder
-from backends.torch.assembling import pass_settings, rl_config, sft_config
-from backends.torch.bridged import BridgedRollouts, HeldOut
-from backends.torch.launching import IN_PROCESS, WEIGHTS, engine_name
+from backends.torch.processes.launching import IN_PROCESS, WEIGHTS, engine_name
 from backends.torch.pytorch import PyTorchTrainingBackend
 from backends.torch.rl_loop import run_rl_training
-from backends.torch.run_watch import RunWatch
+from backends.torch.run.assembling import pass_settings, rl_config, sft_config
+from backends.torch.run.bridged import BridgedRollouts, HeldOut
+from backends.torch.run.run_watch import RunWatch
 from backends.torch.sft_loop import run_sft_training
 from backends.torch.weight_sync import Engines, LoadsWeights, SharesWeights
 from retrain.compose import Composition, load_engine, make_buffer, make_tasks

@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from backends.base import Plan
-from backends.torch.micro_batches import MicroBatch
+from backends.torch.compute.micro_batches import MicroBatch
 from backends.torch.objective import Cost, Objective
 from backends.torch.pytorch import PyTorchTrainingBackend
 from retrain.report.trainer_logprobs import TrainerRow, write_trainer_logprobs

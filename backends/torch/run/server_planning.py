@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backends.base import Problem
-from backends.torch.launching import IN_PROCESS, engine_name
 from backends.torch.options import TorchOptions
+from backends.torch.processes.launching import IN_PROCESS, engine_name
 from retrain.config import RunConfig
 
 _NO_UPDATE = ("openai",)

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from backends.base import Plan
+from backends.torch.compute.passes import PassSettings
+from backends.torch.compute.schedule import OptimizerSettings
 from backends.torch.configs import RLTrainingConfig, SFTTrainingConfig
 from backends.torch.factory import create_pytorch_backend
 from backends.torch.fsdp import FSDPTrainingBackend, create_fsdp_backend
 from backends.torch.objective import ImitationObjective, Objective, PolicyObjective
-from backends.torch.passes import PassSettings
+from backends.torch.processes.ranks import Ranks
+from backends.torch.processes.sharding import FSDPConfig
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.ranks import Ranks
-from backends.torch.schedule import OptimizerSettings
-from backends.torch.sharding import FSDPConfig
 from retrain.report.run_folder import CHECKPOINTS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from backends.torch.fsdp import FSDPTrainingBackend
-from backends.torch.orders import (
+from backends.torch.processes.orders import (
     ForwardBackward,
     Likeliest,
     Load,
@@ -16,7 +16,7 @@ from backends.torch.orders import (
     SaveWeights,
     Score,
 )
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from retrain.errors import BackendFailure
 
 

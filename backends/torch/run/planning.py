@@ -11,15 +11,15 @@ from backends.base import Plan, Problem, Severity
 from backends.images import image_problems
 from backends.local.adapters import adapter_problems
 from backends.local.outline import ReadOutline, read_outline
-from backends.torch.launching import (
+from backends.torch.options import TorchOptions, read_options
+from backends.torch.processes.launching import (
     IN_PROCESS,
     engine_name,
     launch_problems,
     sharding_arguments,
 )
-from backends.torch.memory_planning import with_memory
-from backends.torch.options import TorchOptions, read_options
-from backends.torch.server_planning import server_problems
+from backends.torch.run.memory_planning import with_memory
+from backends.torch.run.server_planning import server_problems
 from retrain.compose import make_tasks
 from retrain.config import RunConfig
 from retrain.errors import ConfigError

@@ -20,8 +20,8 @@ class Ranks:
         processes: How many there are.
         rank: Which one this is.
         device: Where numbers are summed.
-        talk: The group that waits for the first process as long as it takes (see
-            `backends.torch.connecting`); None takes the default group, whose patience is limited.
+        talk: The group that waits for the first process as long as it takes (see `connecting`
+            beside this file); None takes the default group, whose patience is limited.
     """
 
     processes: int = 1

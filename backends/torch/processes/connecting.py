@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 from backends.base import Plan
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 from retrain.errors import BackendFailure, ConfigError
 from retrain.launch import Launch
 

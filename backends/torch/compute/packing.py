@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from backends.torch.passes import PassSettings, score_rows
+from backends.torch.compute.passes import PassSettings, score_rows
 from backends.torch.rows import TrainingRow
 from retrain.errors import ConfigError
 

@@ -10,9 +10,9 @@ from backends.base import Plan
 from backends.interrupt import GracefulInterrupt
 from backends.local.checkpoints import run_shape
 from backends.recorder import Recorder
-from backends.torch.bridged import HeldOut
 from backends.torch.protocol import Metrics
 from backends.torch.pytorch import PyTorchTrainingBackend
+from backends.torch.run.bridged import HeldOut
 
 TakeState = Callable[[], Awaitable[Mapping[str, Any]]]
 """Gives what a resume needs besides the backend's own files."""

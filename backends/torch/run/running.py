@@ -14,16 +14,16 @@ from backends.interrupt import GracefulInterrupt
 from backends.local.checkpoints import Checkpoint, run_shape
 from backends.local.recording import STOPPING, recording, require_own_model
 from backends.recorder import RunRecorder
-from backends.torch.assembling import make_sharded_backend, make_training_backend
-from backends.torch.checkpoint_state import newest_checkpoint
-from backends.torch.connecting import connected, require_same_plan
-from backends.torch.ending import failing, make_result, save_final, with_samples
-from backends.torch.following import follow
-from backends.torch.noting import note_logprobs
-from backends.torch.passes import LossNotFinite
+from backends.torch.compute.passes import LossNotFinite
+from backends.torch.processes.connecting import connected, require_same_plan
+from backends.torch.processes.following import follow
+from backends.torch.processes.ranks import Ranks
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.ranks import Ranks
-from backends.torch.training import Run, train_rl, train_sft
+from backends.torch.run.assembling import make_sharded_backend, make_training_backend
+from backends.torch.run.ending import failing, make_result, save_final, with_samples
+from backends.torch.run.noting import note_logprobs
+from backends.torch.run.training import Run, train_rl, train_sft
+from backends.torch.saving.checkpoint_state import newest_checkpoint
 from bridges.demonstrations import demonstration_samples
 from retrain.compose import Composition, compose, make_tasks
 from retrain.launch import Launch

@@ -11,7 +11,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from backends.torch.ranks import Ranks
+from backends.torch.processes.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True)

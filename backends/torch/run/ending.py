@@ -9,10 +9,10 @@ from pathlib import Path
 from backends.base import Plan
 from backends.local.exporting import ADAPTER, MODEL, merge_adapter, writing
 from backends.local.failures import training_failure
-from backends.torch.advice import remedy
-from backends.torch.passes import LossNotFinite
+from backends.torch.compute.passes import LossNotFinite
 from backends.torch.pytorch import PyTorchTrainingBackend
-from backends.torch.training import Run
+from backends.torch.run.advice import remedy
+from backends.torch.run.training import Run
 from retrain.errors import BackendFailure, RetrainError
 from retrain.launch import Launch
 from retrain.report.result import RunResult

@@ -1,0 +1,1 @@
+"""Passes over a model: micro-batches, packing, log-probabilities, the learning rate."""
