@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
+from retrain.closing import Closing
 from retrain.errors import DataError, RunFolderError
 from retrain.report.jsonl import Line, ends_torn, read_lines
 
@@ -37,7 +37,7 @@ class MetricRow:
     values: Mapping[str, float | None]
 
 
-class MetricsLog:
+class MetricsLog(Closing):
     """Appends rows to a metrics file; every row reaches the operating system at once."""
 
     def __init__(self, path: Path) -> None:
@@ -90,17 +90,6 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-    def __enter__(self) -> MetricsLog:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def read_metrics(path: Path) -> list[MetricRow]:

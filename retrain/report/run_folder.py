@@ -18,8 +18,8 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
-from types import TracebackType
 
+from retrain.closing import Closing
 from retrain.errors import RunFolderError
 from retrain.report.atomic import replace_bytes
 from retrain.report.folder_lock import FolderLock
@@ -43,7 +43,7 @@ _LOCK = ".lock"
 _RUN_MARKS = (METRICS, CONFIG)
 
 
-class RunFolder:
+class RunFolder(Closing):
     """A run's folder, held by this process alone until `close`. Make it with `create`."""
 
     def __init__(self, path: Path, lock: FolderLock) -> None:
@@ -211,17 +211,6 @@ class RunFolder:
     def close(self) -> None:
         """Let other processes use the folder."""
         self._lock.release()
-
-    def __enter__(self) -> RunFolder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def append_event(run_dir: Path, text: str) -> None:
